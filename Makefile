@@ -1,0 +1,51 @@
+# `make demo` and `make test` do all set-up; they need python3 >= 3.11 with venv, and nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO_TRACE := tests/fixtures/jax_unroll_lhs.sqlite
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format golden docs clean
+
+help:
+	@echo "make demo    install into $(VENV) and print the report of a real H200 trace"
+	@echo "make test    install with the test tools and run the whole test suite"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make format  let ruff format the code"
+	@echo "make golden  write the expected reports anew; read the diff before you commit it"
+	@echo "make docs    write the generated parts of the documentation anew"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.developing: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/nsysoverlap report $(DEMO_TRACE)
+
+test: $(VENV)/.developing
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+format: $(VENV)/.developing
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(VENV)/.developing
+	$(BIN)/python -m pytest tests/test_reporters.py --update-golden
+
+docs: $(VENV)/.developing
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,79 @@
+"""How much host transfer time an Nsight Systems trace hides behind compute.
+
+    import nsysoverlap as no
+    trace = no.read_trace("trace.sqlite")
+    report = no.analyze(trace)
+
+Names are resolved on first use, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .analysis import analyze
+    from .compare import compare
+    from .config import load_config
+    from .errors import NsysOverlapError
+    from .gate import check
+    from .intervals import IntervalSet
+    from .reader import read_trace
+    from .report import Overlap, OverlapReport
+    from .rules import Role, Rule, RuleSet, classify
+    from .trace import Trace
+    from .window import Window, parse_window
+
+_HOMES = {
+    "IntervalSet": "intervals",
+    "NsysOverlapError": "errors",
+    "Overlap": "report",
+    "OverlapReport": "report",
+    "Role": "rules",
+    "Rule": "rules",
+    "RuleSet": "rules",
+    "Trace": "trace",
+    "Window": "window",
+    "analyze": "analysis",
+    "check": "gate",
+    "classify": "rules",
+    "compare": "compare",
+    "load_config": "config",
+    "parse_window": "window",
+    "read_trace": "reader",
+}
+
+__all__ = [
+    "IntervalSet",
+    "NsysOverlapError",
+    "Overlap",
+    "OverlapReport",
+    "Role",
+    "Rule",
+    "RuleSet",
+    "Trace",
+    "Window",
+    "__version__",
+    "analyze",
+    "check",
+    "classify",
+    "compare",
+    "load_config",
+    "parse_window",
+    "read_trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,116 @@
+"""Everything known of one device while it is analysed; what the later stages look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .arrays import Int64Array
+from .exposure import Pieces, exposed_pieces
+from .intervals import IntervalSet
+from .lanes import Lanes, Transfers, device_lanes
+from .launches import Launches
+from .overlap import Split, split
+from .projection import StepWindow
+from .report import Overlap
+from .rules import Classified, Role
+from .steps import StepPlan
+from .trace import Device
+from .window import EARLIEST, LATEST, Window
+
+
+@dataclass(frozen=True)
+class DeviceCase:
+    """One device: its lanes, its transfers, and the time that is measured.
+
+    `window` holds the measured instants: the union of the kept steps, else the device's activity
+    cut to the asked window. Transfers count where `counted` holds their start. `steps` are the
+    kept steps, empty without.
+    """
+
+    classified: Classified
+    launches: Launches
+    device: Device
+    lanes: Lanes
+    window: IntervalSet
+    counted: IntervalSet
+    steps: tuple[StepWindow, ...] = ()
+
+    @cached_property
+    def rows(self) -> Transfers:
+        """All h2d and d2h transfers of the device, also those outside the window."""
+        return self.lanes.of("both")
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Exposed pieces of `rows`, with what followed and whether it waited."""
+        return exposed_pieces(self.classified, self.launches, self.device.index, self.lanes)
+
+    @cached_property
+    def splits(self) -> dict[str, Split]:
+        """The split of each direction: h2d, d2h, both, unified_h2d, unified_d2h."""
+        found = {}
+        for direction, role in (("h2d", Role.H2D), ("d2h", Role.D2H), ("both", None)):
+            mask = None if role is None else self.rows.role == role
+            blocking = self.pieces.blocking(mask) if self.can_tell_blocking else None
+            found[direction] = split(self.lanes.of(direction), self.lanes, blocking)
+        for direction in ("unified_h2d", "unified_d2h"):
+            found[direction] = split(self.lanes.of(direction), self.lanes)
+        return found
+
+    @property
+    def can_tell_blocking(self) -> bool:
+        """Whether it is known for any exposed time if compute waited.
+
+        Not where the export cannot join stream waits to event records, nor where all of it lies
+        in CUDA graphs.
+        """
+        known = self.pieces.resolved
+        return self.classified.trace.host.waits is not None and bool(known.any() or not len(known))
+
+    def measure(self, direction: str) -> Overlap:
+        """Numbers of one direction over the measured time."""
+        counted = self.counted.pieces()
+        # An asked window may hold no activity of this device.
+        windows = self.window.pieces() or [(0, 0)] * len(counted)
+        return sum(self.splits[direction].measure(windows, counted), Overlap())
+
+    def outside(self, direction: str) -> Overlap:
+        """Numbers of one direction over all other time of the device."""
+        edges = [EARLIEST, *(edge for piece in self.window.pieces() for edge in piece), LATEST]
+        return sum(
+            self.splits[direction].measure(list(zip(edges[::2], edges[1::2], strict=True))),
+            Overlap(),
+        )
+
+    def blocked(self, transfers: Int64Array) -> int | None:
+        """Exposed time of some of `rows` for which compute waited; None where unknown."""
+        if not self.can_tell_blocking:
+            return None
+        mask = np.zeros(len(self.rows), np.bool_)
+        mask[transfers] = True
+        return self.pieces.blocking(mask).intersect(self.window).length
+
+
+def device_case(
+    classified: Classified, launches: Launches, device: Device, plan: StepPlan, window: Window
+) -> DeviceCase:
+    """What is to be measured of one device."""
+    lanes = device_lanes(classified, device.index)
+    steps = plan.of(device.index)
+    if plan.marker is not None:
+        measured = counted = _union([(step.start_ns, step.end_ns) for step in steps])
+    else:
+        counted = _union([(window.low, window.high)])
+        measured = _union([lanes.extent_ns]).clip(window.low, window.high)
+    return DeviceCase(classified, launches, device, lanes, measured, counted, steps)
+
+
+def _union(spans: Sequence[tuple[int, int]]) -> IntervalSet:
+    return IntervalSet.from_spans(
+        np.array([start for start, _ in spans], np.int64),
+        np.array([end for _, end in spans], np.int64),
+    )

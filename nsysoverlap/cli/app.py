@@ -1,0 +1,50 @@
+"""The command group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .._version import __version__
+from .compare import compare
+from .exits import errors_as_exits
+from .gate import gate
+from .history import history, record
+from .info import info
+from .plot import plot
+from .report import report
+from .rules import rules
+from .transfers import transfers
+
+
+class Commands(click.Group):
+    """Commands in the order they are listed below, with errors mapped to exit codes."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; see `errors_as_exits`."""
+        with errors_as_exits():
+            return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Command names, the most used first."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done or passed, 1 a limit is not met (gate), 2 bad usage or unreadable "
+    "file, 3 inconclusive (the trace cannot tell; the report is written all the same).",
+)
+@click.version_option(__version__, prog_name="nsysoverlap", message="%(prog)s %(version)s")
+def main() -> None:
+    """How much host transfer time an Nsight Systems trace hides behind compute.
+
+    A TRACE is an SQLite export (nsys export --type sqlite), a .nsys-rep report (exported through
+    nsys where one is installed), or a folder of them.
+    """
+
+
+for command in (report, gate, compare, transfers, plot, record, history, info, rules):
+    main.add_command(command)

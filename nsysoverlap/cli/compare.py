@@ -1,0 +1,93 @@
+"""`nsysoverlap compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..output import check_target
+from .exits import one_line
+from .many import find_all, measure_all, ranks_options
+from .options import (
+    FilePath,
+    build_options,
+    measuring_options,
+    output_option,
+    parse_steps,
+    stepping_options,
+)
+from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+
+if TYPE_CHECKING:
+    from ..analysis import Options
+    from ..report import OverlapReport
+
+FORMATS = ("text", "markdown", "json")
+
+
+@click.command(
+    short_help="What changed between two runs.",
+    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+)
+@click.argument("a", type=FilePath())
+@click.argument("b", type=FilePath())
+@click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="Output format.",
+)  # fmt: skip
+@output_option
+@stepping_options
+@measuring_options
+@ranks_options
+def compare(
+    a: Path,
+    b: Path,
+    fmt: str,
+    output: Path | None,
+    steps: str,
+    skip_steps: int,
+    step: str | None,
+    window: str | None,
+    config: Path | None,
+    transfer_kernels: str | None,
+    jobs: int | None,
+    dask: str | None,
+) -> None:
+    """Compare run B with run A: split, time budget, step time, operations, kernels, findings.
+
+    Each of A and B is a trace, a folder of ranks, a JSON report (report --format json) or a
+    baseline. The options apply to traces only.
+    """
+    from ..compare import compare as compare_reports
+    from ..reporters.comparison import render_comparison
+
+    wanted = parse_steps(steps, skip_steps, step)
+    options = build_options(window, config, transfer_kernels, None, wanted)
+    if output is not None and not to_stdout(output):
+        check_target(output, [a, b, *([config] if config else [])])
+    reports = (_load(a, options, jobs, dask), _load(b, options, jobs, dask))
+    result = compare_reports(*reports, _names(a.resolve(), b.resolve()))
+    width, color = stdout_width(output), stdout_color(output)
+    emit(render_comparison(result, fmt, width=width, color=color), output)
+
+
+def _names(a: Path, b: Path) -> tuple[str, str]:
+    """Base names; of equal ones with the folder."""
+    if a.name != b.name:
+        return a.name, b.name
+    return f"{a.parent.name}/{a.name}", f"{b.parent.name}/{b.name}"
+
+
+def _load(path: Path, options: Options, jobs: int | None, dask: str | None) -> OverlapReport:
+    """A report from a JSON file, or measured."""
+    if path.suffix.lower() == ".json":
+        from ..baseline import read_baseline
+
+        return read_baseline(path).report
+    paths, _ = find_all([path])
+    report, errors = measure_all(paths, options, jobs, dask)
+    for error in errors:
+        say(f"Skipped: {one_line(error)}")
+    return report

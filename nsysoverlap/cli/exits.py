@@ -1,0 +1,82 @@
+"""Exit codes, and the one place where errors become them."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from ..errors import NsysOverlapError
+from ..units import clean_text
+
+DEBUG_VARIABLE = "NSYSOVERLAP_DEBUG"
+
+
+class ExitCode(IntEnum):
+    """What a shell or a CI job sees."""
+
+    DONE = 0
+    FAILED = 1
+    UNUSABLE = 2
+    INCONCLUSIVE = 3
+    INTERRUPTED = 130
+
+
+class Failure(click.ClickException):
+    """An error as one `Error:` line on stderr; exit code 2."""
+
+    exit_code = ExitCode.UNUSABLE
+
+
+class InternalFailure(Failure):
+    """A mistake of this package; exit code 2 as well, so that no gate passes on it."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print what happened and where to take it."""
+        click.echo(f"Internal error: {self.message}", file=file, err=True)
+        click.echo(
+            "This is a bug in nsysoverlap: please report it with the command, the nsys version "
+            f"and the output under {DEBUG_VARIABLE}=1.",
+            file=file,
+            err=True,
+        )
+
+
+@contextmanager
+def errors_as_exits() -> Iterator[None]:
+    """Turn whatever goes wrong inside into click's exceptions, which carry exit codes."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except NsysOverlapError as error:
+        raise Failure(one_line(error)) from error
+    except OSError as error:
+        raise Failure(_os_error(error)) from error
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+    except MemoryError as error:
+        raise Failure(
+            "Not enough memory. Use a machine with more memory, or a shorter capture."
+        ) from error
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE):
+            traceback.print_exc()
+        raise InternalFailure(clean_text(f"{type(error).__name__}: {error}")) from error
+
+
+def _os_error(error: OSError) -> str:
+    """A file that vanished, a name too long, a disk that fails: nobody's bug."""
+    name = "" if error.filename is None else f"{Path(os.fsdecode(error.filename)).name}: "
+    return clean_text(f"{name}{error.strerror or error}. Check the path and its permissions.")
+
+
+def one_line(error: NsysOverlapError) -> str:
+    """Message and hint, free of line breaks and terminal codes."""
+    return clean_text(str(error))

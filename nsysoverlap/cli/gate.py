@@ -1,0 +1,221 @@
+"""`nsysoverlap gate`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import NsysOverlapError, UsageError
+from ..output import check_target
+from .exits import ExitCode, one_line
+from .gate_options import GateCommand, threshold_options
+from .many import find_all, measure_all, ranks_options, traces_argument
+from .options import (
+    FilePath,
+    build_options,
+    measuring_options,
+    output_option,
+    parse_steps,
+    stepping_options,
+)
+from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+
+if TYPE_CHECKING:
+    from ..gate import Reference
+    from ..report import OverlapReport
+    from ..thresholds import Thresholds
+    from ..verdicts import Verdicts
+
+FORMATS = ("text", "markdown", "json", "junit", "github")
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+@click.command(
+    cls=GateCommand,
+    short_help="Pass or fail a trace by its hidden share, for CI.",
+    epilog="Exit codes: 0 all limits are met, 1 one is not, 2 bad usage or unreadable file, "
+    "3 inconclusive: the trace cannot tell, or one of several cannot be read. docs/gate.md lists "
+    "the metrics.",
+)
+@traces_argument
+@threshold_options
+@click.option(
+    "--write-baseline",
+    type=FilePath(),
+    metavar="FILE",
+    help="Write what was measured as a baseline, unless the gate does not pass.",
+)
+@click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="Output format; github prints annotations and adds a job summary.",
+)  # fmt: skip
+@output_option
+@stepping_options
+@measuring_options
+@ranks_options
+def gate(
+    traces: tuple[Path, ...],
+    fmt: str,
+    output: Path | None,
+    write_baseline: Path | None,
+    history: Path | None,
+    last: int | None,
+    label: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    steps: str,
+    skip_steps: int,
+    step: str | None,
+    window: str | None,
+    config: Path | None,
+    transfer_kernels: str | None,
+    **limits: Any,
+) -> None:
+    """Check limits on how much host transfer time is hidden; exit with 1 where one is not met.
+
+    An empty, broken or opaque trace, or one that a limit asks more of than it can tell, is
+    inconclusive (exit 3) and never passes. Percentages are written 90 or 90%.
+    """
+    from ..gate import judge
+
+    thresholds = _thresholds(config, limits, history)
+    wanted = parse_steps(steps, skip_steps, step)
+    options = build_options(window, config, transfer_kernels, None, wanted)
+    _check_asked(thresholds, history, last, label, write_baseline)
+    paths, errors = find_all(traces)
+    inputs = [*paths, *(path for path in (config, history) if path)]
+    for target in (output, write_baseline):
+        if target is not None and not to_stdout(target):
+            check_target(target, inputs)
+    baseline = _baseline(thresholds)
+    report, unreadable = measure_all(paths, options, jobs, dask)
+    reference = baseline
+    if history is not None:
+        reference = _history(history, report, paths, label, last)
+    result = judge(report, thresholds, reference, [one_line(e) for e in (*errors, *unreadable)])
+    if not _asks(thresholds, reference):
+        _only_baseline(report, result, write_baseline)
+        return
+    _show(result, fmt, output)
+    if write_baseline is not None and result.passed:
+        _write(write_baseline, report)
+    elif write_baseline is not None:
+        say(f"Not written: {write_baseline.name}, because the gate did not pass.")
+    _exit(result)
+
+
+def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | None) -> Thresholds:
+    from ..config import load_config
+    from ..thresholds import build_thresholds, load_gate_table
+
+    table: dict[str, str | list[str]] = {}
+    if config is not None:
+        load_config(config)
+        table = load_gate_table(config)
+    if history is not None and not limits["baseline"]:
+        # What is typed wins over the file.
+        table.pop("baseline", None)
+    return build_thresholds(limits, table)
+
+
+def _asks(thresholds: Thresholds, reference: object) -> bool:
+    return bool(thresholds.requirements or reference is not None)
+
+
+def _check_asked(
+    thresholds: Thresholds,
+    history: Path | None,
+    last: int | None,
+    label: Sequence[str],
+    write_baseline: Path | None,
+) -> None:
+    """Refuse combinations of options that contradict each other or ask for nothing."""
+    if history is not None and thresholds.baseline is not None:
+        raise UsageError("--baseline and --history exclude each other.", "Give one of them.")
+    if history is None and (last is not None or label):
+        option = "--last" if last is not None else "--label"
+        raise UsageError(f"{option} chooses among earlier runs.", "Give --history FILE too.")
+    compares = history is not None or thresholds.baseline is not None
+    if thresholds.relative and not compares:
+        option = "--max-drop" if thresholds.max_drop is not None else "--max-exposed-growth"
+        raise UsageError(
+            f"{option} needs something to compare with.", "Give --baseline FILE or --history FILE."
+        )
+    if not (thresholds.requirements or compares or write_baseline):
+        raise UsageError(
+            "There is nothing to check.",
+            "Give a limit such as --min-hidden 90, --baseline FILE, or --write-baseline FILE.",
+        )
+
+
+def _baseline(thresholds: Thresholds) -> Reference | None:
+    from ..baseline import read_baseline
+
+    return None if thresholds.baseline is None else read_baseline(thresholds.baseline)
+
+
+def _history(
+    path: Path, report: OverlapReport, paths: Sequence[Path], label: Sequence[str], last: int | None
+) -> Reference:
+    from ..history import content_hash, parse_labels
+    from ..trend import matching_runs
+
+    readable = [p for p in paths if p.is_file()]
+    return matching_runs(
+        path,
+        report,
+        labels=parse_labels(label),
+        last=20 if last is None else last,
+        content=content_hash(readable),
+    )
+
+
+def _only_baseline(report: OverlapReport, result: Verdicts, path: Path | None) -> None:
+    """`--write-baseline` alone: no limit can fail, but a baseline must hold something."""
+    reasons = [text for text in result.blockers if text != "There was nothing to compare."]
+    if not reasons and not report.total("both").wall_ns:
+        reasons = ["The trace has no host transfers to compare with later."]
+    if reasons:
+        say(f"Inconclusive: {reasons[0]} No baseline was written.")
+        raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
+    if path is not None:
+        _write(path, report)
+
+
+def _write(path: Path, report: OverlapReport) -> None:
+    from ..baseline import write_baseline
+
+    write_baseline(path, report)
+    say(f"Wrote {path}")
+
+
+def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
+    from ..reporters.verdict import render_verdicts
+
+    width, color = stdout_width(output), stdout_color(output)
+    emit(render_verdicts(result, fmt, width=width, color=color), output)
+    summary = os.environ.get(SUMMARY_VARIABLE)
+    if fmt == "github" and summary:
+        try:
+            with open(summary, "a", encoding="utf-8") as file:
+                file.write(render_verdicts(result, "markdown") + "\n")
+        except OSError as error:
+            raise NsysOverlapError(
+                f"The job summary cannot be written ({error.strerror}).",
+                f"Unset {SUMMARY_VARIABLE}, or choose another format.",
+            ) from error
+
+
+def _exit(result: Verdicts) -> None:
+    from ..verdicts import Status
+
+    codes = {
+        Status.PASSED: ExitCode.DONE,
+        Status.FAILED: ExitCode.FAILED,
+        Status.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    }
+    raise click.exceptions.Exit(codes[result.status])

@@ -1,0 +1,133 @@
+"""`nsysoverlap info`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .._version import __version__
+from .options import single_trace, trace_argument
+from .screen import key_values, render_blocks
+from .terminal import emit, progress
+
+if TYPE_CHECKING:
+    from ..blocks import Block
+    from ..report import OverlapReport
+    from ..trace import Device, Trace
+
+FORMAT = "nsysoverlap.info"
+FORMAT_VERSION = 1
+
+
+@click.command(
+    short_help="What a trace holds: versions, GPUs, row counts, settings, health.",
+    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+)
+@trace_argument
+@click.option(
+    "--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True,
+    help="Output format.",
+)  # fmt: skip
+def info(trace: Path, fmt: str) -> None:
+    """Show what a trace holds and what to know before trusting its numbers.
+
+    Of the environment only variables that matter here are shown (XLA_FLAGS, JAX_*, NCCL_* and
+    the like), and no paths, users or hosts.
+    """
+    from ..analysis import Options, analyze_trace
+    from ..nsys import REPORT_SUFFIXES, export_report
+    from ..ranks import open_trace
+    from ..reader.load import table_counts
+
+    path = single_trace(trace)
+    options = Options()
+    with progress(f"Reading {path.name}"):
+        loaded = open_trace(path, options)
+        report = analyze_trace(loaded, options)
+        is_report = path.suffix.lower() in REPORT_SUFFIXES
+        counts = table_counts(export_report(path) if is_report else path)
+    if fmt == "json":
+        emit(json.dumps(_as_dict(loaded, report, counts), indent=2) + "\n", None)
+    else:
+        emit(render_blocks(_blocks(loaded, report, counts)), None)
+
+
+def _as_dict(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> dict[str, Any]:
+    extent = trace.extent_ns
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "generator": f"nsysoverlap {__version__}",
+        "path": trace.info.file_name,
+        "nsys_version": trace.info.product_version,
+        "schema_version": trace.info.schema_version,
+        "extent_ns": None if extent is None else list(extent),
+        "gpus": [{"id": gpu.id, "name": gpu.name, "uuid": gpu.uuid} for gpu in trace.info.gpus],
+        "devices": [
+            {
+                "device_id": device.device_id,
+                "gpu_id": device.gpu.id,
+                "pids": list(_pids(device)),
+                "proven": device.proven,
+            }
+            for device in trace.devices
+        ],
+        "tables": dict(counts),
+        "capture": dict(trace.info.capture),
+        "health": [asdict(entry) for entry in report.health],
+    }
+
+
+def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> list[Block]:
+    from ..blocks import Table
+    from ..sections import health_section
+
+    rows = tuple((table, f"{n:,}") for table, n in counts.items())
+    blocks: list[Block] = [
+        key_values("Trace", _trace_facts(trace)),
+        *health_section(report),
+        key_values(
+            "GPUs", [(_name(gpu.id), f"{gpu.name}  {gpu.uuid or ''}") for gpu in trace.info.gpus]
+        ),
+        key_values("Devices", [_device_facts(device) for device in trace.devices]),
+        Table("Rows", ("table", "rows"), rows),
+        key_values("Capture settings", list(trace.info.capture.items())),
+    ]
+    return [block for block in blocks if not isinstance(block, Table) or block.rows]
+
+
+def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
+    from ..units import format_span
+
+    facts = [
+        ("file", trace.info.file_name),
+        ("nsys version", trace.info.product_version or "unknown"),
+        ("schema version", trace.info.schema_version or "unknown"),
+    ]
+    if trace.extent_ns is not None:
+        start, end = trace.extent_ns
+        span = f"{format_span(end - start)} (from {start} to {end} ns)"
+        facts.append(("GPU activity", span))
+    return facts
+
+
+def _device_facts(device: Device) -> tuple[str, str]:
+    ordinal = "mixed ordinals" if device.device_id is None else f"CUDA device {device.device_id}"
+    pids = ", ".join(str(pid) for pid in _pids(device))
+    gpu = "GPU unknown" if device.gpu.id is None else f"GPU {device.gpu.id}"
+    return gpu, f"{ordinal} of pid {pids}"
+
+
+def _pids(device: Device) -> tuple[int, ...]:
+    from ..trace import pid_of
+
+    return tuple(pid_of(global_pid) for global_pid in device.global_pids)
+
+
+def _name(gpu_id: int | None) -> str:
+    return "GPU" if gpu_id is None else f"GPU {gpu_id}"

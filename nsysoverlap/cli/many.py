@@ -1,0 +1,70 @@
+"""Commands that take several traces: their argument, how to read them side by side, reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import NsysOverlapError, UsageError
+from .exits import Failure, one_line
+from .options import Command, FilePath
+from .terminal import progress
+
+if TYPE_CHECKING:
+    from ..analysis import Options
+    from ..report import OverlapReport
+
+
+def traces_argument(function: Command) -> Command:
+    """One trace or several."""
+    argument = click.argument(
+        "traces", nargs=-1, required=True, type=FilePath(), metavar="TRACE..."
+    )
+    return argument(function)
+
+
+def ranks_options(function: Command) -> Command:
+    """How several traces are read side by side."""
+    function = click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Read the traces on the workers of this Dask scheduler, such as tcp://host:8786; all "
+        "of them must see the files.",
+    )(function)
+    return click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read several traces in N processes.  [default: one a core, if they are large]",
+    )(function)
+
+
+def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]]:
+    """The files that the arguments stand for, and what is wrong with the other arguments."""
+    from ..ranks import find_traces
+
+    paths: dict[Path, None] = {}
+    errors: list[NsysOverlapError] = []
+    for trace in traces:
+        try:
+            paths |= dict.fromkeys(find_traces([trace]))
+        except NsysOverlapError as error:
+            errors.append(error)
+    if not paths:
+        raise Failure(one_line(errors[0]))
+    return list(paths), errors
+
+
+def measure_all(
+    paths: Sequence[Path], options: Options, jobs: int | None, dask: str | None
+) -> tuple[OverlapReport, list[NsysOverlapError]]:
+    """The report of all readable traces and the errors of the others, with progress."""
+    from ..ranks import analyze_many
+
+    if jobs is not None and dask is not None:
+        raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")
+    with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
+        return analyze_many(paths, options, jobs=jobs, dask=dask)

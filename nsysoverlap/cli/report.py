@@ -1,0 +1,96 @@
+"""`nsysoverlap report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..output import check_target
+from .exits import ExitCode, one_line
+from .many import find_all, measure_all, ranks_options, traces_argument
+from .options import (
+    build_options,
+    measuring_options,
+    output_option,
+    parse_steps,
+    stepping_options,
+)
+from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+
+FORMATS = ("text", "json", "markdown")
+
+
+@click.command(
+    short_help="How much transfer time is hidden, per device and direction.",
+    epilog="Exit codes: 0 done, 2 bad usage or no readable trace, 3 inconclusive: events lost, no "
+    "GPU activity, or CUDA graphs recorded as a whole; the report is written all the same.",
+)
+@traces_argument
+@click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="Output format.",
+)  # fmt: skip
+@output_option
+@stepping_options
+@click.option(
+    "--by",
+    type=click.Choice(["op", "stream"]),
+    help="Add the full table of operations, or of streams.",
+)
+@click.option(
+    "--findings",
+    default="top",
+    show_default=True,
+    metavar="top|all|none|CODE",
+    help="Which findings to print: the five that cost most, all, none, or one.",
+)
+@measuring_options
+@click.option(
+    "--link-gbps",
+    metavar="H2D,D2H",
+    help="Peak of the host link in GB/s per direction, such as 55,53.  [default: by GPU name]",
+)
+@ranks_options
+@click.option("--strict", is_flag=True, help="Fail if any of several traces cannot be read.")
+def report(
+    traces: tuple[Path, ...],
+    fmt: str,
+    output: Path | None,
+    steps: str,
+    skip_steps: int,
+    step: str | None,
+    by: str | None,
+    findings: str,
+    window: str | None,
+    config: Path | None,
+    transfer_kernels: str | None,
+    link_gbps: str | None,
+    jobs: int | None,
+    dask: str | None,
+    strict: bool,
+) -> None:
+    """Report how much host transfer time ran behind compute, and how much was exposed.
+
+    Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
+    one by one and added up. A trace that cannot be read is named and left out.
+    """
+    from ..reporters import render
+    from ..view import View
+
+    wanted = parse_steps(steps, skip_steps, step)
+    options = build_options(window, config, transfer_kernels, link_gbps, wanted)
+    view = View(findings, by)
+    paths, errors = find_all(traces)
+    if output is not None and not to_stdout(output):
+        check_target(output, [*paths, *([config] if config else [])])
+    result, unreadable = measure_all(paths, options, jobs, dask)
+    errors += unreadable
+    for error in errors:
+        say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
+    if errors and strict:
+        raise click.exceptions.Exit(ExitCode.UNUSABLE)
+    width, color = stdout_width(output), stdout_color(output)
+    emit(render(result, fmt, width=width, color=color, view=view), output)
+    if not result.conclusive:
+        raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

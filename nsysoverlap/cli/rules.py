@@ -1,0 +1,168 @@
+"""`nsysoverlap rules`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .._version import __version__
+from .options import FilePath, build_options, config_option, single_trace
+from .screen import key_values, render_blocks
+from .terminal import emit, progress
+
+if TYPE_CHECKING:
+    from ..analysis import Options
+    from ..blocks import Block
+    from ..rules import CopyRule, Explanation, Rule, RuleSet, TopName
+
+FORMAT = "nsysoverlap.rules"
+FORMAT_VERSION = 1
+
+
+@click.command(
+    short_help="How kernels and copies are classified, and why.",
+    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+)
+@click.argument("trace", type=FilePath(), required=False)
+@click.option("--explain", metavar="NAME", help="Say which rule takes this kernel name, and why.")
+@config_option
+@click.option(
+    "--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True,
+    help="Output format.",
+)  # fmt: skip
+def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str) -> None:
+    """List the rules that decide what each kernel and copy counts as; the first match wins.
+
+    With a TRACE, show the most expensive kernel names of each category instead. Own rules go
+    into a file for --config and come before all others.
+    """
+    options = build_options(config=config)
+    explanation = None if explain is None else options.rules.explain(explain)
+    names = None if trace is None else _top_names(trace, options)
+    if fmt == "json":
+        emit(json.dumps(_as_dict(options.rules, explanation, names), indent=2) + "\n", None)
+        return
+    blocks: list[Block] = []
+    if explanation is not None:
+        blocks.append(_explanation_block(options.rules, explanation))
+    if names is not None:
+        blocks.append(_names_block(names))
+    emit(render_blocks(blocks or _rule_blocks(options.rules)), None)
+
+
+def _top_names(trace: Path, options: Options) -> list[TopName]:
+    from ..ranks import open_trace
+    from ..rules import classify, top_names
+
+    path = single_trace(trace)
+    with progress(f"Reading {path.name}"):
+        return top_names(classify(open_trace(path, options), options.rules))
+
+
+def _as_dict(
+    rules: RuleSet, explanation: Explanation | None, names: list[TopName] | None
+) -> dict[str, Any]:
+    from ..rule_table import COPY_RULES
+
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "generator": f"nsysoverlap {__version__}",
+        "kernel_rules": [
+            {
+                "name": rule.name,
+                "category": rule.category,
+                "role": _role(rule),
+                "pattern": rule.pattern,
+                "examples": list(rule.examples),
+                "why": rule.why,
+                "needs_proof": rule.needs_proof,
+            }
+            for rule in rules.rules
+        ],
+        "copy_rules": [
+            {
+                "name": rule.name,
+                "role": _role(rule),
+                "copy_kinds": list(rule.copy_kinds),
+                "why": rule.why,
+            }
+            for rule in COPY_RULES
+        ],
+        "explanation": explanation
+        and {
+            "name": explanation.name,
+            "rule": explanation.rule.name,
+            "role": _role(explanation.rule),
+            "why": explanation.why,
+        },
+        "names": None
+        if names is None
+        else [{**row._asdict(), "role": row.role.name.lower()} for row in names],
+    }
+
+
+def _rule_blocks(rules: RuleSet) -> list[Block]:
+    from ..blocks import Paragraph
+    from ..rule_table import COPY_RULES
+
+    kernel_rows = [(rule.name, _role(rule), f"{rule.why} {_shown(rule)}") for rule in rules.rules]
+    copy_rows = [
+        (rule.name, _role(rule), f"kind {', '.join(map(str, rule.copy_kinds))}", rule.why)
+        for rule in COPY_RULES
+    ]
+    return [
+        key_values("Rules for kernel names, in order: the first that matches wins", kernel_rows),
+        key_values("Rules for copies, by copy kind; all others count as other", copy_rows),
+        Paragraph("Run `nsysoverlap rules --explain NAME` to see which rule takes a kernel name."),
+    ]
+
+
+def _role(rule: Rule | CopyRule) -> str:
+    return rule.role.name.lower()
+
+
+def _shown(rule: Rule) -> str:
+    """A name the rule takes; the pattern of a user's rule, which has no examples."""
+    from ..trace import qualified_name
+
+    if rule.examples:
+        return f"Example: {qualified_name(rule.examples[0])}"
+    return f"Pattern: {rule.pattern}"
+
+
+def _explanation_block(rules: RuleSet, explanation: Explanation) -> Block:
+    rule = explanation.rule
+    rows = [
+        ("counts as", f"{_role(rule)}, or compute (see why)" if rule.needs_proof else _role(rule)),
+        ("rule", f"{rule.name} ({rules.index_for(explanation.name) + 1} of {len(rules.rules)})"),
+        ("pattern", rule.pattern or "matches every name"),
+        ("why", explanation.why),
+    ]
+    return key_values(explanation.name or "(no name)", rows)
+
+
+def _names_block(names: list[TopName]) -> Block:
+    from ..blocks import Paragraph, Table
+    from ..trace import qualified_name
+    from ..units import format_ns
+
+    if not names:
+        return Paragraph("The trace holds no kernels.")
+    shown = [""] + [row.category for row in names]
+    rows = tuple(
+        (
+            # Once for each group is enough.
+            row.category if row.category != before else "",
+            row.role.name.lower(),
+            qualified_name(row.name) or "(no name)",
+            f"{row.n:,}",
+            format_ns(row.total_ns),
+        )
+        for before, row in zip(shown, names, strict=False)
+    )
+    columns = ("category", "counts as", "kernel", "launches", "time")
+    return Table("Most expensive kernel names of each category", columns, rows, n_words=3)

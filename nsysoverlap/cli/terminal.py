@@ -1,0 +1,115 @@
+"""What is written where: results to stdout or a file, messages and progress to stderr."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from ..errors import NsysOverlapError
+from ..output import write_atomically
+
+PIPED_WIDTH = 80
+MAX_WIDTH = 120
+_PATIENCE_S = 1.0
+_FRAME_S = 0.1
+_FRAMES = "|/-\\"
+
+
+def stdout_width(output: Path | None) -> int:
+    """Columns for text: those of the terminal up to 120, and 80 for a pipe or a file."""
+    if not _on_terminal(output):
+        return PIPED_WIDTH
+    return min(shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, MAX_WIDTH)
+
+
+def stdout_color(output: Path | None) -> bool:
+    """Whether to use colours: on a terminal that has them, unless NO_COLOR is set."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return _on_terminal(output) and not plain
+
+
+def _on_terminal(output: Path | None) -> bool:
+    return to_stdout(output) and sys.stdout is not None and sys.stdout.isatty()
+
+
+def to_stdout(output: Path | None) -> bool:
+    """Whether a result goes to stdout: no file was given, or `-`."""
+    return output is None or str(output) == "-"
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write a finished result to stdout, or to a file and say so."""
+    if output is None or to_stdout(output):
+        _print(text)
+    else:
+        emit_file(text, output)
+
+
+def emit_file(content: str | bytes, output: Path) -> None:
+    """Write a finished result to a file and say so."""
+    write_atomically(output, content)
+    say(f"Wrote {output}")
+
+
+def say(message: str) -> None:
+    """One line to stderr."""
+    click.echo(message, err=True)
+
+
+def _print(text: str) -> None:
+    if sys.stdout is None:
+        raise NsysOverlapError("stdout is closed.", "Use --output FILE.")
+    encoding = sys.stdout.encoding or "utf-8"
+    # A terminal without UTF-8 shows a question mark rather than nothing at all.
+    text = text.encode(encoding, "replace").decode(encoding)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; that changes no result.
+        _silence_stdout()
+    except OSError as error:
+        _silence_stdout()
+        raise NsysOverlapError(
+            f"stdout: cannot be written ({error.strerror}).", "Use --output FILE."
+        ) from error
+
+
+def _silence_stdout() -> None:
+    """Let the flush at exit go nowhere, so that Python does not complain about it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def progress(message: str) -> Iterator[None]:
+    """A turning sign on stderr while the block runs: on a terminal only, after a second."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_turn, args=(message, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _turn(message: str, done: threading.Event) -> None:
+    if done.wait(_PATIENCE_S):
+        return
+    turns = 0
+    while not done.wait(_FRAME_S):
+        sys.stderr.write(f"\r{_FRAMES[turns % len(_FRAMES)]} {message}")
+        sys.stderr.flush()
+        turns += 1
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()

@@ -1,0 +1,208 @@
+"""Two reports set side by side: what changed from A to B."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .measuring import has_steps, measure
+from .metrics import METRICS, Scope
+from .quantities import Unit
+from .report import Finding, KernelReport, OperationReport, OverlapReport
+
+DIRECTIONS = ("h2d", "d2h", "both")
+_SHARES = ("hidden", "covered")
+_AMOUNTS = ("wall_ms", "exposed_ms", "bytes", "gb_per_s")
+_BUDGET = ("compute", "comm", "transfer", "other", "opaque", "idle")
+_SLOWER = 0.02
+"""Kernels whose mean duration moved by less are called equal."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A metric on both sides, base units; None where a side has no value."""
+
+    name: str
+    unit: Unit
+    a: Fraction | None
+    b: Fraction | None
+
+    @property
+    def difference(self) -> Fraction | None:
+        """B less A."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+
+@dataclass(frozen=True)
+class OperationChange:
+    """Exposed time of one operation, ns (per step where both sides have steps); None: not there."""
+
+    op: str
+    label: str
+    direction: str
+    a_ns: int | None
+    b_ns: int | None
+
+    @property
+    def difference_ns(self) -> int:
+        """B less A; a side without the operation exposed nothing."""
+        return (self.b_ns or 0) - (self.a_ns or 0)
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """Mean duration of a kernel in ns, and what that adds over the launches of B."""
+
+    name: str
+    role: str
+    a_mean_ns: float
+    b_mean_ns: float
+    cost_ns: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from A to B; the most important first. `cautions` say what is unlike.
+
+    `per_step` says whether amounts are medians over steps.
+    """
+
+    a: str
+    b: str
+    cautions: tuple[str, ...]
+    per_step: bool
+    split: tuple[Change, ...]
+    budget: tuple[Change, ...]
+    operations: tuple[OperationChange, ...]
+    kernels: tuple[KernelChange, ...]
+    new_findings: tuple[Finding, ...]
+    gone_findings: tuple[Finding, ...]
+
+    @property
+    def step_time(self) -> Change | None:
+        """Median step time; None without steps."""
+        return next((change for change in self.split if change.name == "step_ms"), None)
+
+
+def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:
+    """Compare two reports; whatever is unlike between them is said, nothing is refused."""
+    per_step = has_steps(a) and has_steps(b)
+    a_codes, b_codes = ({f.code for f in report.findings} for report in (a, b))
+    return Comparison(
+        a=names[0],
+        b=names[1],
+        cautions=_cautions(a, b),
+        per_step=per_step,
+        split=tuple(_split(a, b, per_step)),
+        budget=tuple(_change(a, b, f"budget.{role}", Scope.TOTAL) for role in _BUDGET),
+        operations=_operations(a.operations, b.operations, per_step),
+        kernels=_kernels(a.kernels, b.kernels),
+        new_findings=tuple(f for f in b.findings if f.code not in a_codes),
+        gone_findings=tuple(f for f in a.findings if f.code not in b_codes),
+    )
+
+
+def _split(a: OverlapReport, b: OverlapReport, per_step: bool) -> list[Change]:
+    amounts = Scope.STEP_MEDIAN if per_step else Scope.TOTAL
+    changes = [_change(a, b, "step_ms", Scope.STEP_MEDIAN)] if per_step else []
+    for direction in DIRECTIONS:
+        changes += [_change(a, b, f"{direction}.{name}", Scope.TOTAL) for name in _SHARES]
+        changes += [_change(a, b, f"{direction}.{name}", amounts) for name in _AMOUNTS]
+    changes.append(_change(a, b, "relief", Scope.TOTAL))
+    # Amounts of a direction that neither side uses are left out; a share of 0 is worth a line.
+    return [c for c in changes if c.a or c.b or (c.unit is Unit.SHARE and c.a is not None)]
+
+
+def _change(a: OverlapReport, b: OverlapReport, name: str, scope: Scope) -> Change:
+    metric = METRICS[name]
+    least = metric.more_is_better is not False
+    values = [measure(report, metric, scope, least=least).value for report in (a, b)]
+    return Change(name, metric.unit, *values)
+
+
+def _cautions(a: OverlapReport, b: OverlapReport) -> tuple[str, ...]:
+    pairs = [
+        (
+            "GPUs",
+            *(", ".join(sorted({d.gpu_name or "unknown" for d in r.devices})) for r in (a, b)),
+        ),
+        ("number of devices", *(str(len(r.devices)) for r in (a, b))),
+        ("number of traces", *(str(len(r.traces)) for r in (a, b))),
+        ("what the numbers are over", *(_over(r) for r in (a, b))),
+        ("number of steps", *(str(_n_steps(r)) for r in (a, b))),
+        ("transfer kernels", *(r.basis.transfer_kernels for r in (a, b))),
+        ("nsys versions", *(_versions(r) for r in (a, b))),
+    ]
+    unlike = [f"Unlike {what}: {one} in A, {two} in B." for what, one, two in pairs if one != two]
+    broken = [
+        f"{side} is inconclusive: {entry.message}"
+        for side, report in (("A", a), ("B", b))
+        for entry in report.health
+        if entry.severity == "error"
+    ]
+    return (*broken, *unlike, *_unlike_models(a, b))
+
+
+def _over(report: OverlapReport) -> str:
+    if report.basis.kind == "window" and report.basis.window_ns is not None:
+        return "window {}:{}".format(*report.basis.window_ns)
+    return report.basis.steps or f"the {report.basis.kind}"
+
+
+def _n_steps(report: OverlapReport) -> int:
+    return max((len(device.steps) for device in report.devices), default=0)
+
+
+def _versions(report: OverlapReport) -> str:
+    return ", ".join(sorted({trace.nsys_version or "unknown" for trace in report.traces}))
+
+
+def _unlike_models(a: OverlapReport, b: OverlapReport) -> list[str]:
+    """Two programs rather than two runs of one: most of the kernel time has no counterpart."""
+    known = {kernel.name for kernel in a.kernels}
+    times = [(k.beside_ns + k.alone_ns, k.name in known) for k in b.kernels if k.role == "compute"]
+    total = sum(ns for ns, _ in times)
+    matched = sum(ns for ns, found in times if found)
+    if not known or not total or matched * 2 >= total:
+        return []
+    percent = f"{100 * matched / total:.0f}"
+    return [
+        f"Unlike models or compilers: only {percent} % of B's compute time is in kernels that A "
+        "has too."
+    ]
+
+
+def _operations(
+    a: Sequence[OperationReport], b: Sequence[OperationReport], per_step: bool
+) -> tuple[OperationChange, ...]:
+    sides = [{(o.op, o.label, o.direction): o for o in side} for side in (a, b)]
+    keys = dict.fromkeys([*sides[0], *sides[1]])
+    changes = [
+        OperationChange(*key, *(_exposed(side.get(key), per_step) for side in sides))
+        for key in keys
+    ]
+    return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
+
+
+def _exposed(operation: OperationReport | None, per_step: bool) -> int | None:
+    if operation is None:
+        return None
+    if per_step and operation.exposed_per_step_ns is not None:
+        return operation.exposed_per_step_ns
+    return operation.overlap.exposed_ns
+
+
+def _kernels(a: Sequence[KernelReport], b: Sequence[KernelReport]) -> tuple[KernelChange, ...]:
+    """Kernels of both sides that slowed down by 2 % or more, the dearest first."""
+    before = {(kernel.name, kernel.role): kernel for kernel in a}
+    changes = []
+    for kernel in b:
+        old = before.get((kernel.name, kernel.role))
+        if old is None or not old.n or not kernel.n:
+            continue
+        means = [(k.beside_ns + k.alone_ns) / k.n for k in (old, kernel)]
+        if means[1] >= means[0] * (1 + _SLOWER) and means[0]:
+            cost = round((means[1] - means[0]) * kernel.n)
+            changes.append(KernelChange(kernel.name, kernel.role, means[0], means[1], cost))
+    return tuple(sorted(changes, key=lambda change: -change.cost_ns))

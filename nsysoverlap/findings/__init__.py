@@ -1,0 +1,66 @@
+"""What is wrong with an analysed trace, what it costs, and what to do about it.
+
+One function a finding, in modules by topic. The name of the function is the finding's code, its
+docstring the section of `docs/findings.md`: what it means, how the cost is counted, what helps,
+when it stays silent. A new finding is a new function in the `FINDERS` of its module.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from ..report import Finding
+from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
+from .context import Context, Finder
+
+__all__ = ["CODES", "FINDERS", "Context", "Finder", "documentation", "find_all"]
+
+FINDERS: tuple[Finder, ...] = (
+    *memory.FINDERS,
+    *graphs.FINDERS,
+    *streams.FINDERS,
+    *engines.FINDERS,
+    *kernels.FINDERS,
+    *timing.FINDERS,
+    *capacity.FINDERS,
+    *rates.FINDERS,
+    *offload.FINDERS,
+)
+
+
+def code_of(finder: Finder) -> str:
+    """Code of the findings that a function yields."""
+    return finder.__name__.replace("_", "-")
+
+
+CODES: dict[str, str] = {code_of(finder): inspect.getdoc(finder) or "" for finder in FINDERS}
+"""Each code with its documentation, Markdown."""
+
+
+def find_all(context: Context) -> tuple[Finding, ...]:
+    """All findings of a trace: warnings before notes, then the dearest first."""
+    found = [finding for finder in FINDERS for finding in finder(context)]
+    return tuple(sorted(found, key=lambda f: (f.severity != "warning", -f.cost_ns)))
+
+
+def documentation() -> str:
+    """The text of `docs/findings.md`."""
+    sections = [f"## {code}\n\n{text}\n" for code, text in CODES.items()]
+    return "\n".join([_INTRODUCTION, *sections])
+
+
+_INTRODUCTION = """# Findings
+
+<!-- Generated from the docstrings in nsysoverlap/findings; run `make docs` after changing them. -->
+
+`nsysoverlap report` ends with what it found to be wrong, worst first. Each finding has a code, a
+severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to
+three example rows, the cost, and the remedy with the exact flag or call.
+
+**Costs** are per step where the trace has steps, else over all measured time. With several devices
+the cost is that of the device that loses most, since devices work side by side. A cost is the most
+that could be won, never more than the exposed time that the finding explains unless it says
+otherwise; several findings may explain the same time, so costs do not add up.
+
+`--findings all` shows every finding, `--findings CODE` one of them, `--findings none` none.
+"""

@@ -1,0 +1,206 @@
+"""Whether there is enough compute to hide behind, and what hiding takes from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import BoolArray
+from ..case import DeviceCase
+from ..report import Effective, Finding, Slowdown, format_share
+from ..rules import Role
+from ..units import format_bytes, format_ns
+from .context import NOTE, Context, Finder
+from .facts import a_step, hiding, pageable, size_text, spans
+
+LEAST_RATIO = 1.01
+"""Durations alone and beside transfers differ by less than this without any reason."""
+POOR_BARGAIN = 0.5
+"""Share of the time hidden from which on what hiding costs is a warning."""
+
+
+def not_enough_compute(ctx: Context) -> Iterator[Finding]:
+    """There is more to transfer than there is compute and communication to hide it behind.
+
+    Compares, step by step, the time in which anything could hide a transfer with the wall time of
+    the busier direction; the two directions can run at once. Copies of pageable memory are left
+    out, since pinned memory would make them far shorter. What it says is a bound: dependences
+    between a copy and the compute around it can only make it worse.
+
+    **Cost**: by how much the busier direction exceeds that time, per step. No schedule can hide it.
+
+    **What helps**: move fewer bytes. Offload tensors that take much compute to make for their size
+    (layer inputs, attention outputs) and recompute or keep the rest: fewer names in
+    `jax.checkpoint_policies.save_and_offload_only_these_names`.
+
+    **Silent** for less than 0.1 % of the time.
+    """
+    sides = [_Sides.of(case) for case in ctx.cases]
+    cost = ctx.cost([side.excess_ns for side in sides])
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    worst = max(range(len(sides)), key=lambda i: sides[i].excess_ns)
+    side, case = sides[worst], ctx.cases[worst]
+    rows = case.rows.select(ctx.measured[worst] & (case.rows.role == side.role))
+    n_bytes = ctx.per_step(int((rows.n_bytes + rows.bytes_estimated).sum()))
+    weights = [
+        np.where(_movable(c, s.role), exposed, 0)
+        for c, s, exposed in zip(ctx.cases, sides, ctx.exposed_ns, strict=True)
+    ]
+    yield Finding(
+        code="not-enough-compute",
+        severity=level,
+        title=(
+            f"Too little compute to hide the transfers: at best "
+            f"{format_share(1 - side.excess_ns / side.needed_ns)} can be hidden"
+        ),
+        detail=(
+            f"{format_bytes(n_bytes)} {side.role.name} take {_per_step(ctx, side.needed_ns)}, and "
+            f"compute and communication together last {_per_step(ctx, side.active_ns)}."
+        ),
+        remedy=(
+            "Move fewer bytes: offload tensors that take much compute to make for their size, and "
+            "recompute or keep the others (fewer names in "
+            "jax.checkpoint_policies.save_and_offload_only_these_names)."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(
+            weights,
+            lambda i, row: f"{size_text(ctx, i, row)}, {format_ns(int(weights[i][row]))} exposed",
+        ),
+    )
+
+
+def hiding_costs_compute(ctx: Context) -> Iterator[Finding]:
+    """Compute kernels take longer while transfers run beside them.
+
+    Compares launches that ran mostly under a transfer with launches of the same name and shape
+    that ran under none; see *Effective overlap* in the metric's description for what is compared.
+
+    **Cost**: by how much longer the former took than the median of the latter, summed, per step.
+    This is not exposed time; it adds to it.
+
+    **What helps**: put transfers beside kernels that are bound by arithmetic, not by memory
+    bandwidth, or move fewer bytes. Where the sum of exposed time and this cost exceeds what
+    recomputing the tensors takes, do not offload them.
+
+    **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
+    costs at least half of the time that was hidden behind compute.
+    """
+    remedy = (
+        "Put transfers beside kernels that are bound by arithmetic, not by memory bandwidth, or "
+        "move fewer bytes."
+    )
+    slowdowns = [(device.effective or Effective()).compute for device in ctx.devices]
+    hidden = [device.both.hidden_by_compute_ns for device in ctx.devices]
+    yield from _hiding_costs(ctx, "compute", slowdowns, hidden, remedy)
+
+
+def hiding_costs_comm(ctx: Context) -> Iterator[Finding]:
+    """Collectives take longer while transfers run beside them.
+
+    As `hiding-costs-compute`, for communication kernels. A collective also waits for the other
+    ranks; what varies for that reason is left out of the comparison by its spread.
+
+    **Cost**: by how much longer collectives took beside transfers than the median of those of the
+    same name and shape alone, summed, per step. This is not exposed time; it adds to it.
+
+    **What helps**: move host copies away from the collectives, above all those that use PCIe or the
+    network through the same switch; hide them behind compute.
+
+    **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
+    costs at least half of the time that was hidden behind communication.
+    """
+    remedy = (
+        "Hide host copies behind compute, away from collectives, above all from those that cross "
+        "PCIe or the network."
+    )
+    slowdowns = [(device.effective or Effective()).comm for device in ctx.devices]
+    hidden = [device.both.hidden_by_comm_ns for device in ctx.devices]
+    yield from _hiding_costs(ctx, "comm", slowdowns, hidden, remedy)
+
+
+FINDERS: tuple[Finder, ...] = (not_enough_compute, hiding_costs_compute, hiding_costs_comm)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What must be hidden on a device and what there is to hide it, over the measured time.
+
+    `needed_ns` is the wall time of the direction `role`, the busier one; `excess_ns` by how much
+    it exceeds `active_ns` step by step.
+    """
+
+    role: Role
+    needed_ns: int
+    active_ns: int
+    excess_ns: int
+
+    @classmethod
+    def of(cls, case: DeviceCase) -> _Sides:
+        start, end = spans(case)
+        active = hiding(case).covered(start, end)
+        sides = []
+        for role in (Role.H2D, Role.D2H):
+            rows = case.rows.select(_movable(case, role))
+            needed = rows.union.covered(start, end)
+            excess = int(np.maximum(needed - active, 0).sum())
+            sides.append(cls(role, int(needed.sum()), int(active.sum()), excess))
+        return max(sides, key=lambda side: side.excess_ns)
+
+
+def _movable(case: DeviceCase, role: Role) -> BoolArray:
+    result: BoolArray = (case.rows.role == role) & ~pageable(case)
+    return result
+
+
+def _hiding_costs(
+    ctx: Context,
+    what: str,
+    slowdowns: Sequence[Slowdown],
+    hidden_ns: Sequence[int],
+    remedy: str,
+) -> Iterator[Finding]:
+    lost = [slowdown.cost_ns for slowdown in slowdowns]
+    cost = ctx.cost(lost)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    i = lost.index(max(lost))
+    slowdown = slowdowns[i]
+    if slowdown.ratio is None or slowdown.ratio < LEAST_RATIO:
+        return
+    words = {"compute": "compute", "comm": "communication"}[what]
+    beside = [
+        np.where(
+            counted, getattr(case.lanes, what).covered(case.rows.start_ns, case.rows.end_ns), 0
+        )
+        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
+    ]
+    slower = format_share(slowdown.ratio - 1)
+    yield Finding(
+        code=f"hiding-costs-{what}",
+        severity=level if lost[i] >= POOR_BARGAIN * hidden_ns[i] else NOTE,
+        title=f"{words.capitalize()} takes {slower} longer beside transfers",
+        detail=(
+            f"{slowdown.n_beside:,} launches beside transfers against {slowdown.n_alone:,} of the "
+            f"same name and shape alone; {format_share(slowdown.compared_share)} of the time "
+            f"beside transfers could be compared. {_per_step(ctx, hidden_ns[i])} of transfers "
+            f"were hidden behind {words}."
+        ),
+        remedy=remedy,
+        cost_ns=cost,
+        evidence=ctx.examples(
+            beside,
+            lambda i, row: (
+                f"{size_text(ctx, i, row)}, {format_ns(int(beside[i][row]))} beside {words}"
+            ),
+        ),
+    )
+
+
+def _per_step(ctx: Context, ns: int) -> str:
+    return f"{format_ns(ctx.per_step(ns))} {a_step(ctx)}"

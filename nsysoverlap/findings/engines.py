@@ -1,0 +1,224 @@
+"""Findings about the copy engines: one for each direction, and what becomes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph
+from ..report import Finding
+from ..rules import Role
+from ..units import format_ns
+from .context import Context, Finder
+from .facts import copies, ran_xla, size_text
+from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns
+from .waits import SOON_NS
+
+TOGETHER_AT_MOST = 20
+"""Directions take turns if less than one part in so many of the shorter one runs beside the other.
+"""
+
+
+def same_direction_queue(ctx: Context) -> Iterator[Finding]:
+    """Copies of one direction queue behind one another although they are on different streams.
+
+    A GPU has one copy engine for each direction, so more streams do not make copies of one
+    direction run together. Counts a copy that starts within 20 µs of the end of one of the same
+    direction on another stream, though it had been launched, the streams it waits for were done,
+    and nothing told it to wait for that copy. One finding for each direction; nodes of CUDA graphs
+    are left out.
+
+    **Cost**: for each copy that queued, the smaller of its exposed time and of the time it queued,
+    per step.
+
+    **What helps**: issue the copies at different times, each with compute beside it, or move fewer
+    bytes; more streams do not help.
+
+    **Silent** for less than 0.1 % of the time.
+    """
+    for role in (Role.H2D, Role.D2H):
+        yield from _queue_of_direction(ctx, role)
+
+
+def no_duplex(ctx: Context) -> Iterator[Finding]:
+    """H2D and D2H copies take turns, though the link carries both directions at once.
+
+    Less than 5 % of the direction that moved for less time ran beside the other. Looks at copies
+    that follow one another within 20 µs, and leaves out those told to wait for the one before:
+    what comes back at once cannot run beside its own leaving. Nodes of CUDA graphs are left out.
+
+    **Cost**: in each row of such copies the smaller of the exposed times of the two directions,
+    per step: so much could at most run at the same time.
+
+    **What helps**: one stream for each direction. For copies between unrolled layers, XLA takes
+    `--xla_gpu_experimental_parallel_async_compute_limit=8` (2 by default; in JAX 0.11 it governs
+    `copy-start` only, so not the copies of a scan; depends on the version).
+
+    **Silent** for less than 0.1 % of the time, and where only one direction moves.
+    """
+    turns = [_turns(ctx, i) for i in range(len(ctx.cases))]
+    cost = ctx.cost([turn.lost_ns for turn in turns])
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    n = sum(int((turn.run >= 0).sum()) for turn in turns)
+    yield Finding(
+        code="no-duplex",
+        severity=level,
+        title="H2D and D2H copies take turns, though the link carries both at once",
+        detail=f"{n:,} copies follow one another directly without being told to wait, "
+        f"{_on_one_stream(ctx, turns)} of them on the stream of the one before.",
+        remedy=(
+            "Let copies of both directions run at once: "
+            "--xla_gpu_experimental_parallel_async_compute_limit=8 in XLA_FLAGS (in JAX 0.11 for "
+            "copies between unrolled layers, not for those of a scan; depends on the version)."
+            if ran_xla(ctx)
+            else "Give each direction a stream of its own."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(
+            [
+                np.where(turn.run >= 0, ns, 0)
+                for turn, ns in zip(turns, ctx.exposed_ns, strict=True)
+            ],
+            lambda i, row: (
+                f"{size_text(ctx, i, row)}, {format_ns(int(ctx.exposed_ns[i][row]))} exposed"
+            ),
+        ),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (same_direction_queue, no_duplex)
+
+
+def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Finding]:
+    queued = [
+        _queued(case, measured, role)
+        for case, measured in zip(ctx.cases, ctx.measured, strict=True)
+    ]
+    weights = [np.minimum(ns, own) for ns, own in zip(queued, ctx.exposed_ns, strict=True)]
+    # Where several engines serve one direction its copies may be exposed at the same time.
+    lost = [
+        min(int(weight.sum()), ctx.exposed(i, weight > 0).length)
+        for i, weight in enumerate(weights)
+    ]
+    cost = ctx.cost(lost)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    n = sum(int((ns > 0).sum()) for ns in queued)
+    mean_ns = sum(int(ns.sum()) for ns in queued) // n
+    yield Finding(
+        code="same-direction-queue",
+        severity=level,
+        title=f"{copies(n, role.name)} queued behind another one on a different stream",
+        detail=f"Ready {format_ns(mean_ns)} earlier on average: one engine serves all {role.name} "
+        "copies, so streams of their own do not make them run together.",
+        remedy=(
+            "Issue the copies at different times, each with compute beside it, or move fewer "
+            "bytes; more streams do not help."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(
+            weights,
+            lambda i, row: (
+                f"{size_text(ctx, i, row)}, queued for {format_ns(int(queued[i][row]))}, "
+                f"then exposed for {format_ns(int(ctx.exposed_ns[i][row]))}"
+            ),
+        ),
+    )
+
+
+def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
+    """For how long each row of one direction was ready while another stream's held the engine."""
+    rows = case.rows
+    result = np.zeros(len(rows), np.int64)
+    mine = np.flatnonzero((rows.role == role) & ~in_graph(case.classified, rows))
+    if len(mine) < 2:
+        return result
+    start, end, stream = rows.start_ns[mine], rows.end_ns[mine], rows.stream[mine]
+    by_end = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[by_end], start, side="right") - 1
+    before = by_end[np.maximum(at, 0)]
+    sent = transfers_sent_ns(case)[mine]
+    close = (at >= 0) & (start - end[before] <= SOON_NS) & measured[mine] & (sent >= 0)
+    first, second = before[close], np.flatnonzero(close)
+    free = ~depends(case, (stream[first], sent[first]), (stream[second], sent[second]))
+    second = second[free]
+    since = _ready_ns(case, mine[second], sent[second])
+    engine = rows.select(mine).union
+    result[mine[second]] = engine.covered(since, start[second])
+    return result
+
+
+def _ready_ns(case: DeviceCase, picked: Int64Array, sent: Int64Array) -> Int64Array:
+    """When each of some rows could have started: launched, its own stream done with what stood
+    before it, and the streams that it waits for done with what it waits for.
+    """
+    queue = queue_of(case)
+    place = queue.places(len(case.rows))[picked]
+    stream = case.rows.stream[picked].astype(np.int64)
+    ready = sent.copy()
+    follows = (place > 0) & (queue.stream[place - 1] == stream)
+    ready[follows] = np.maximum(ready[follows], queue.end_ns[place[follows] - 1])
+    waits = case.classified.trace.host.waits
+    if waits is None:
+        return ready
+    for other in np.unique(waits.record_stream).tolist():
+        told = latest_record(case, stream, np.full(len(stream), other, np.int64), sent)
+        asked = np.flatnonzero(told >= 0)
+        if len(asked):
+            ready[asked] = np.maximum(ready[asked], done_ns(case, other, told[asked]))
+    return ready
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Rows of copies that take turns: `run` (n,) numbers the one that each row of the case is in,
+    -1 for none; `lost_ns` is what both directions together could have saved.
+    """
+
+    run: Int64Array
+    lost_ns: int = 0
+
+
+def _turns(ctx: Context, i: int) -> Turns:
+    case, rows = ctx.cases[i], ctx.cases[i].rows
+    nothing = Turns(np.full(len(rows), -1, np.int64))
+    h2d, d2h = (
+        rows.select(rows.role == role).union.intersect(case.window) for role in (Role.H2D, Role.D2H)
+    )
+    if h2d.intersect(d2h).length * TOGETHER_AT_MOST >= min(h2d.length, d2h.length):
+        return nothing
+    mine = np.flatnonzero(ctx.measured[i] & ~in_graph(case.classified, rows))
+    if len(mine) < 2:
+        return nothing
+    stream, sent = rows.stream[mine], transfers_sent_ns(case)[mine]
+    reach = np.maximum.accumulate(rows.end_ns[mine])
+    linked = rows.start_ns[mine][1:] - reach[:-1] <= SOON_NS
+    linked &= ~depends(case, (stream[:-1], sent[:-1]), (stream[1:], sent[1:]))
+    number = np.concatenate(([0], np.cumsum(~linked)))
+    is_d2h = rows.role[mine] == Role.D2H
+    exposed = np.zeros((int(number[-1]) + 1, 2), np.int64)
+    np.add.at(exposed, (number, is_d2h.astype(int)), ctx.exposed_ns[i][mine])
+    shorter = exposed.min(axis=1)
+    run = nothing.run
+    run[mine] = np.where(shorter[number] > 0, number, -1)
+    most = [
+        ctx.exposed(i, (run >= 0) & (rows.role == role)).length for role in (Role.H2D, Role.D2H)
+    ]
+    return Turns(run, min(int(shorter.sum()), *most))
+
+
+def _on_one_stream(ctx: Context, turns: list[Turns]) -> str:
+    """How many of the copies that take turns follow one on their own stream."""
+    n = 0
+    for case, turn in zip(ctx.cases, turns, strict=True):
+        mine = np.flatnonzero(turn.run >= 0)
+        stream, run = case.rows.stream[mine], turn.run[mine]
+        n += int(((stream[1:] == stream[:-1]) & (run[1:] == run[:-1])).sum())
+    return f"{n:,}" if n else "none"

@@ -1,0 +1,90 @@
+"""What several findings ask of a device's transfers and of the way the trace was captured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph
+from ..intervals import IntervalSet
+from ..rules import Role
+from ..units import format_bytes
+from .context import Context
+
+MOST_ROWS = 1_000
+"""Of so many rows the operations are looked up, however many a finding is about."""
+_PAGEABLE = 0
+"""ENUM_CUDA_MEM_KIND of pageable host memory."""
+_XLA_RANGE = re.compile(r"(TSL:)?(XlaModule|Thunk):#")
+
+
+def pageable(case: DeviceCase) -> BoolArray:
+    """Which rows of a case copy from or to pageable host memory."""
+    rows, copies = case.rows, case.classified.trace.copies
+    result = np.zeros(len(rows), np.bool_)
+    at = rows.row[~rows.by_kernel]
+    is_h2d = rows.role[~rows.by_kernel] == Role.H2D
+    result[~rows.by_kernel] = (
+        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == _PAGEABLE
+    )
+    return result
+
+
+def pinned_outside_graphs(case: DeviceCase) -> BoolArray:
+    """Which rows of a case a program could have placed elsewhere in time, one by one."""
+    return ~pageable(case) & ~in_graph(case.classified, case.rows)
+
+
+def spans(case: DeviceCase) -> tuple[Int64Array, Int64Array]:
+    """Starts and ends of the steps of a case, or of its measured time without steps."""
+    pieces = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
+    edges = np.array(pieces, dtype=np.int64).reshape(len(pieces), 2)
+    return edges[:, 0], edges[:, 1]
+
+
+def hiding(case: DeviceCase) -> IntervalSet:
+    """Instants at which something hid transfers of a case, or may have inside an opaque graph."""
+    return case.lanes.active.union(case.lanes.opaque)
+
+
+def xla_flag(ctx: Context, name: str) -> str | None:
+    """Value of a flag in the captured XLA_FLAGS, the last one given; None where it is not there."""
+    found = re.findall(
+        rf"(?:^|\s)--{re.escape(name)}(?:=(\S*))?(?=\s|$)", ctx.capture.get("XLA_FLAGS", "")
+    )
+    return (found[-1] or "true") if found else None
+
+
+def ran_xla(ctx: Context) -> bool:
+    """Whether XLA issued the work: its flags or its NVTX ranges are in the trace."""
+    texts = ctx.cases[0].classified.trace.host.texts if ctx.cases else ()
+    return "XLA_FLAGS" in ctx.capture or any(_XLA_RANGE.match(text) for text in texts)
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """Distinct names in the order given, the rest counted: `a, b, c and 5 more`."""
+    distinct = list(dict.fromkeys(names))
+    rest = len(distinct) - most
+    return ", ".join(distinct[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def a_step(ctx: Context) -> str:
+    """What a cost is counted over, in running text."""
+    return "a step" if ctx.n_steps else "in all"
+
+
+def size_text(ctx: Context, i: int, row: int) -> str:
+    """Size and direction of a row of case i, such as `384.0 MiB D2H`."""
+    rows = ctx.cases[i].rows
+    n_bytes = int(rows.n_bytes[row] + rows.bytes_estimated[row])
+    return f"{format_bytes(n_bytes)} {Role(rows.role[row]).name}"
+
+
+def copies(n: int, direction: str = "") -> str:
+    """`1 D2H copy`, `1,024 copies`."""
+    words = [f"{n:,}", direction, "copy" if n == 1 else "copies"]
+    return " ".join(filter(None, words))

@@ -1,0 +1,176 @@
+"""Findings about CUDA graphs: what they run in turn, and what they keep from being seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph
+from ..intervals import IntervalSet
+from ..measures import format_share
+from ..report import Evidence, Finding
+from ..rules import Role
+from ..trace import Activities
+from ..units import format_ns
+from .context import N_EXAMPLES, Context, Finder
+from .facts import copies, ran_xla, size_text
+
+HIDDEN_AT_MOST = 20
+"""A launch runs its copies in turn if less than one part in so many of them is hidden."""
+
+COMMAND_BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
+
+
+def graph_serialises(ctx: Context) -> Iterator[Finding]:
+    """A CUDA graph (in XLA: a command buffer) runs its copies and kernels one after the other.
+
+    Told from time alone, since all nodes of a graph carry the stream of its launch: of the copies
+    of one launch less than 5 % ran beside compute, although the same launch has kernels.
+
+    **Cost**: exposed time per step of these copies, but no more than the kernels of the same
+    launches ran with no copy beside them: more they could not have hidden.
+
+    **What helps**: for XLA `--xla_gpu_enable_command_buffer=` in `XLA_FLAGS`; the empty list turns
+    command buffers off (what they take in by default depends on the version). Elsewhere fork the
+    stream while capturing (`cudaEventRecord`, `cudaStreamWaitEvent`), so that the copies become a
+    branch of the graph beside the kernels.
+
+    **Silent** for less than 0.1 % of the time, and where the graph cannot be looked into
+    (`graph-opaque`).
+    """
+    serial = [_serial(case, mask) for case, mask in zip(ctx.cases, ctx.measured, strict=True)]
+    exposed = [ctx.exposed(i, rows).length for i, (rows, _) in enumerate(serial)]
+    alone = [
+        kernels.subtract(case.rows.union).intersect(case.window).length
+        for case, (_, kernels) in zip(ctx.cases, serial, strict=True)
+    ]
+    cost = ctx.cost([min(pair) for pair in zip(exposed, alone, strict=True)])
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    n = sum(int(rows.sum()) for rows, _ in serial)
+    weights = [np.where(rows, ns, 0) for (rows, _), ns in zip(serial, ctx.exposed_ns, strict=True)]
+    yield Finding(
+        code="graph-serialises",
+        severity=level,
+        title="CUDA graphs run their copies and kernels one after the other",
+        detail=f"{copies(n)} inside graphs: {format_ns(sum(exposed))} exposed, while "
+        f"kernels of the same launches ran for {format_ns(sum(alone))} with no copy beside them.",
+        remedy=(
+            f"Set {COMMAND_BUFFERS_OFF} in XLA_FLAGS (empty: no command buffers; what is put into "
+            "them by default depends on the version of XLA)."
+            if ran_xla(ctx)
+            else "Fork the stream while capturing (cudaEventRecord, cudaStreamWaitEvent), so that "
+            "the copies become a branch of the graph beside the kernels."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(weights, lambda i, row: _copy_text(ctx, i, row)),
+    )
+
+
+def graph_opaque(ctx: Context) -> Iterator[Finding]:
+    """CUDA graphs were recorded as a whole, so what ran inside cannot be known.
+
+    nsys does so by default: a launch is one row, without kernels or copies. Copies inside are not
+    counted at all, and whether work inside hides copies outside is unknown, so the numbers of the
+    report are bounds.
+
+    **Cost**: none, for nothing is known.
+
+    **What helps**: capture with `--cuda-graph-trace=node` (adds some overhead), or for XLA turn
+    command buffers off for the capture: `--xla_gpu_enable_command_buffer=` in `XLA_FLAGS`.
+
+    **Silent** where such graphs take less than 0.1 % of the time; a note below 1 %.
+    """
+    opaque = [case.lanes.opaque.intersect(case.window).length for case in ctx.cases]
+    level = ctx.severity(ctx.cost(opaque))
+    if level is None:
+        return
+    graphs = [_opaque_rows(case) for case in ctx.cases]
+    n = sum(len(rows) for rows in graphs)
+    window = sum(case.window.length for case in ctx.cases)
+    off = f", or set {COMMAND_BUFFERS_OFF} in XLA_FLAGS" if ran_xla(ctx) else ""
+    yield Finding(
+        code="graph-opaque",
+        severity=level,
+        title=f"{n:,} CUDA graph {'launch' if n == 1 else 'launches'} recorded as a whole: nothing "
+        "inside can be seen",
+        detail=f"They ran for {format_ns(sum(opaque))}, "
+        f"{format_share(sum(opaque) / window)} of the measured time. Copies inside are not "
+        "counted, and work inside may hide copies outside.",
+        remedy=f"Capture with nsys profile --cuda-graph-trace=node{off}.",
+        evidence=_longest_graphs(ctx, graphs),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (graph_serialises, graph_opaque)
+
+
+def _serial(case: DeviceCase, measured: BoolArray) -> tuple[BoolArray, IntervalSet]:
+    """Rows of the graph launches that run copies and kernels in turn, and those launches' compute.
+
+    A launch is a (process, correlation id).
+    """
+    trace, rows = case.classified.trace, case.rows
+    mine = measured & in_graph(case.classified, rows)
+    nodes = np.flatnonzero(
+        trace.kernels.from_graph
+        & (trace.stream_device[trace.kernels.stream] == case.device.index)
+        & (case.classified.kernel_role == Role.COMPUTE)
+    )
+    if not mine.any() or not len(nodes):
+        return np.zeros(len(rows), np.bool_), IntervalSet.empty()
+    of_rows = np.zeros(len(rows), np.int64)
+    for table, mask in ((trace.copies, ~rows.by_kernel), (trace.kernels, rows.by_kernel)):
+        of_rows[mask] = _launch(case, table, rows.row[mask])
+    keys, launch = np.unique(
+        np.concatenate((of_rows[mine], _launch(case, trace.kernels, nodes))), return_inverse=True
+    )
+    of_copies, of_kernels = np.split(launch, [int(mine.sum())])
+    start, end = rows.start_ns[mine], rows.end_ns[mine]
+    busy, hidden = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    np.add.at(busy, of_copies, end - start)
+    np.add.at(hidden, of_copies, case.lanes.compute.covered(start, end))
+    computes = np.zeros(len(keys), np.bool_)
+    computes[of_kernels] = True
+    serial = computes & (hidden * HIDDEN_AT_MOST < busy)
+    picked = np.zeros(len(rows), np.bool_)
+    picked[mine] = serial[of_copies]
+    own = nodes[(serial & (busy > 0))[of_kernels]]
+    return picked, IntervalSet.from_spans(trace.kernels.start_ns[own], trace.kernels.end_ns[own])
+
+
+def _launch(case: DeviceCase, table: Activities, rows: Int64Array) -> Int64Array:
+    """A number for the (process, correlation id) of each of some rows of a table."""
+    pids = np.array([stream.global_pid for stream in case.classified.trace.streams], np.int64)
+    _, process = np.unique(pids, return_inverse=True)
+    return (process[table.stream[rows]] << 40) + table.correlation_id[rows]
+
+
+def _opaque_rows(case: DeviceCase) -> Int64Array:
+    """Graph launches of a device that ran in the measured time."""
+    graphs, trace = case.classified.trace.graphs, case.classified.trace
+    here = trace.stream_device[graphs.stream] == case.device.index
+    return np.flatnonzero(here & (case.window.covered(graphs.start_ns, graphs.end_ns) > 0))
+
+
+def _copy_text(ctx: Context, i: int, row: int) -> str:
+    exposed = format_ns(int(ctx.exposed_ns[i][row]))
+    return f"{size_text(ctx, i, row)} inside a graph, {exposed} exposed"
+
+
+def _longest_graphs(ctx: Context, graphs: Sequence[Int64Array]) -> tuple[Evidence, ...]:
+    found: list[tuple[int, int, int, int]] = []
+    for i, (case, rows) in enumerate(zip(ctx.cases, graphs, strict=True)):
+        table = case.classified.trace.graphs
+        length = table.end_ns[rows] - table.start_ns[rows]
+        for row in rows[np.argsort(-length, kind="stable")[:N_EXAMPLES]].tolist():
+            start, end = int(table.start_ns[row]), int(table.end_ns[row])
+            found.append((start - end, i, start, end))
+    return tuple(
+        ctx.evidence(i, start, end, f"a graph launch of {format_ns(end - start)}")
+        for _, i, start, end in sorted(found)[:N_EXAMPLES]
+    )

@@ -1,0 +1,177 @@
+"""Findings about kernels: those that move data themselves, and those of other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..intervals import IntervalSet
+from ..measures import format_share
+from ..report import Finding
+from ..rules import Role
+from ..units import format_bytes, format_ns, format_rate, short_kernel
+from .context import NOTE, WARNING, Context, Finder
+from .facts import named, ran_xla, size_text, xla_flag
+
+PIPELINED = "xla_gpu_enable_pipelined_host_offloading"
+WARNING_SHARE, NOTE_SHARE = 10, 100
+"""One part in so many of the transfer time, hidden by other processes only, is worth a word."""
+
+
+def transfer_kernels(ctx: Context) -> Iterator[Finding]:
+    """Some transfers are no copies but kernels that read or write host memory themselves.
+
+    They take multiprocessors from compute for as long as the link needs, and have no memcpy row:
+    other tools take them for compute that hides copies. XLA makes them of the copies that
+    pipelined host offloading moves out of a scan (the first and last of a loop).
+
+    **Cost**: time per step during which one of these kernels was exposed.
+
+    **What helps**: `--xla_gpu_enable_pipelined_host_offloading=false` in `XLA_FLAGS`, and no
+    `JAX_OPTIMIZATION_LEVEL=O1`, which turns it on whatever the flag says (depends on the version).
+    Elsewhere use `cudaMemcpyAsync` in place of kernels on mapped host memory.
+
+    **Silent** without such kernels; a note where they cost less than 1 % of the time.
+    """
+    picked = [
+        mask & case.rows.by_kernel for case, mask in zip(ctx.cases, ctx.measured, strict=True)
+    ]
+    n = sum(int(mask.sum()) for mask in picked)
+    if not n:
+        return
+    cost = ctx.cost([ctx.exposed(i, mask).length for i, mask in enumerate(picked)])
+    n_all = sum(int(mask.sum()) for mask in ctx.measured)
+    yield Finding(
+        code="transfer-kernels",
+        severity=ctx.severity(cost) or NOTE,
+        title=f"Kernels that move host memory themselves: {n:,} of {n_all:,} transfers",
+        detail=_kernel_detail(ctx, picked),
+        remedy=_kernel_remedy(ctx),
+        cost_ns=cost,
+        evidence=ctx.examples(
+            [
+                np.where(mask, case.rows.end_ns - case.rows.start_ns, 0)
+                for case, mask in zip(ctx.cases, picked, strict=True)
+            ],
+            lambda i, row: _kernel_text(ctx, i, row),
+        ),
+    )
+
+
+def hidden_by_other_process(ctx: Context) -> Iterator[Finding]:
+    """Transfers of one process are hidden by kernels of another one on the same GPU.
+
+    The device's hidden share counts all kernels on it. For the process that waits for its own
+    transfer that is no gain: its own compute stands still meanwhile.
+
+    **Cost**: none of its own; this time is not exposed.
+
+    **What helps**: measure a process by itself, with the GPU to itself (`CUDA_VISIBLE_DEVICES`),
+    or read the numbers of steps, which belong to one process.
+
+    **Silent** for less than 1 % of the transfer time, and where each GPU has one process; a
+    warning from 10 % on.
+    """
+    others = [_hidden_by_others(case) for case in ctx.cases]
+    wall = sum(case.rows.union.intersect(case.window).length for case in ctx.cases)
+    total = sum(spans.length for _, spans in others)
+    if not total or total * NOTE_SHARE < wall:
+        return
+    yield Finding(
+        code="hidden-by-other-process",
+        severity=WARNING if total * WARNING_SHARE >= wall else NOTE,
+        title="Transfers are hidden by kernels of another process on the same GPU",
+        detail=f"{format_ns(total)}, {format_share(total / wall)} of the transfer time: the "
+        "process that moved the data did not compute meanwhile.",
+        remedy="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), and measure again.",
+        evidence=ctx.examples(
+            [by_row for by_row, _ in others],
+            lambda i, row: (
+                f"{size_text(ctx, i, row)} of pid {_pid(ctx.cases[i], row)}, "
+                f"{format_ns(int(others[i][0][row]))} of it beside kernels of others only"
+            ),
+        ),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (transfer_kernels, hidden_by_other_process)
+
+
+def _hidden_by_others(case: DeviceCase) -> tuple[Int64Array, IntervalSet]:
+    """Measured time for which each row ran beside compute of other processes only, and when."""
+    trace, rows = case.classified.trace, case.rows
+    by_row, spans = np.zeros(len(rows), np.int64), IntervalSet.empty()
+    if len(case.device.global_pids) < 2:
+        return by_row, spans
+    pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
+    kernels = trace.kernels
+    compute = case.classified.kernel_role == Role.COMPUTE
+    compute &= trace.stream_device[kernels.stream] == case.device.index
+    for pid in case.device.global_pids:
+        mine = pids[rows.stream] == pid
+        own = compute & (pids[kernels.stream] == pid)
+        own_compute = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
+        others = case.lanes.compute.subtract(own_compute).intersect(case.window)
+        by_row[mine] = others.covered(rows.start_ns[mine], rows.end_ns[mine])
+        spans = spans.union(rows.select(mine).union.intersect(others))
+    return by_row, spans
+
+
+def _kernel_detail(ctx: Context, picked: Sequence[BoolArray]) -> str:
+    """Names, time, bytes and rate of the transfer kernels."""
+    names: dict[str, None] = {}
+    busy = n_bytes = known_ns = 0
+    for case, mask in zip(ctx.cases, picked, strict=True):
+        rows, trace = case.rows.select(mask), case.classified.trace
+        names |= dict.fromkeys(
+            short_kernel(trace.names[i]) for i in np.unique(trace.kernels.name[rows.row]).tolist()
+        )
+        length = rows.end_ns - rows.start_ns
+        busy += int(length.sum())
+        n_bytes += int(rows.bytes_estimated.sum())
+        known_ns += int(length[rows.bytes_estimated > 0].sum())
+    rate = (
+        f", about {format_bytes(n_bytes)} at {format_rate(n_bytes / known_ns)} GB/s (from their "
+        "threads)"
+        if known_ns
+        else ""
+    )
+    return (
+        f"{named(list(names))} ran for {format_ns(busy)}{rate}. They hold multiprocessors for as "
+        "long as the link needs, and have no memcpy row."
+    )
+
+
+def _kernel_remedy(ctx: Context) -> str:
+    if not ran_xla(ctx):
+        return "Use cudaMemcpyAsync in place of kernels that read or write host memory."
+    level = ctx.capture.get("JAX_OPTIMIZATION_LEVEL", "")
+    if level and level not in ("UNKNOWN", "O0"):
+        return (
+            f"Leave JAX_OPTIMIZATION_LEVEL={level} out: it pipelines host copies whatever "
+            f"--{PIPELINED} says (depends on the version of XLA)."
+        )
+    return (
+        f"Set --{PIPELINED}=false in XLA_FLAGS{_as_captured(ctx)}, and leave "
+        "JAX_OPTIMIZATION_LEVEL unset: O1 pipelines host copies whatever the flag says (depends on "
+        "the version of XLA)."
+    )
+
+
+def _as_captured(ctx: Context) -> str:
+    return " (this run set it to true)" if xla_flag(ctx, PIPELINED) == "true" else ""
+
+
+def _kernel_text(ctx: Context, i: int, row: int) -> str:
+    case = ctx.cases[i]
+    trace = case.classified.trace
+    name = short_kernel(trace.names[trace.kernels.name[case.rows.row[row]]])
+    exposed = format_ns(int(ctx.exposed_ns[i][row]))
+    return f"{name} moves about {size_text(ctx, i, row)}, {exposed} exposed"
+
+
+def _pid(case: DeviceCase, row: int) -> int:
+    return case.classified.trace.streams[int(case.rows.stream[row])].pid

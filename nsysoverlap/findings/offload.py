@@ -1,0 +1,197 @@
+"""Whether offloading does what it is for: free device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..labels import parse_label
+from ..relief import Stays, relief_curve, stays
+from ..report import Evidence, Finding, Relief, format_share
+from ..units import format_bytes, format_ns
+from .context import NOTE, WARNING, Context, Finder
+from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
+
+LOW_RELIEF = 0.5
+"""Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.
+"""
+OFFLOAD_BYTES = 1_000_000
+"""A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
+OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
+"""HLO ops that XLA makes of offloading; on-device slices are other ops."""
+OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"
+_SLOP = "xla_gpu_memory_limit_slop_factor"
+
+
+def round_trip(ctx: Context) -> Iterator[Finding]:
+    """Tensors come back right after they left, so that offloading frees little device memory.
+
+    Looks at the relief of each device: how many of the bytes offloaded in a step were on the host
+    at one time. Transfers of sizes that move in one direction only do not count.
+
+    **Cost**: time per step during which one of the transfers that came back, out or in, was
+    exposed. Saving the same tensors on the device would save it.
+
+    **What helps**: save the tensors on the device (`save_only_these_names` in place of
+    `save_and_offload_only_these_names`) if they fit: it takes about the same memory and no
+    transfers. If they do not fit, make them leave earlier: tie each D2H to the output of the next
+    layer with `jax.lax.optimization_barrier`, or give XLA's scheduler a reason to free memory with
+    a lower `--xla_gpu_memory_limit_slop_factor` (percent, 95 by default; 8 instead of 95 took 16.8
+    to 13.2 GiB and 306 to 343 ms a step in one model; depends on the version).
+
+    **Silent** where at least half of the offloaded bytes were away at once, without steps (many
+    steps offload many times what is ever away), and where data comes in before it goes out, as
+    optimizer state that is streamed through the device does.
+    """
+    low = {i: relief for i in range(len(ctx.cases)) if (relief := _low_relief(ctx, i)) is not None}
+    if not low:
+        return
+    pairs = {i: _pairs(ctx, i) for i in low}
+    lost = {i: _exposed_ns(ctx, i, pairs[i]) for i in low}
+    worst = max(low, key=lambda i: lost[i])
+    relief = low[worst]
+    yield Finding(
+        code="round-trip",
+        severity=WARNING,
+        title=(
+            f"Offloading frees little: {format_bytes(relief.relief_bytes)} of the "
+            f"{format_bytes(relief.offloaded_bytes)} offloaded {a_step(ctx)} were ever on the host "
+            f"at once ({format_share(relief.relief_share)})"
+        ),
+        detail=_stay_detail(ctx, worst, pairs[worst]),
+        remedy=_round_trip_remedy(ctx),
+        cost_ns=ctx.cost(list(lost.values())),
+        evidence=_examples(ctx, worst, pairs[worst]),
+    )
+
+
+def offload_missing(ctx: Context) -> Iterator[Finding]:
+    """The program asks for offloading, yet nothing was offloaded.
+
+    Asking means an HLO op of an offload copy (`copy-start`, `dynamic-update-slice-start`) among
+    the NVTX ranges, or `--xla_gpu_enable_pipelined_host_offloading=true` in the captured
+    `XLA_FLAGS`. Nothing means no transfer of at least 1 MB in the measured time of any device.
+
+    **Cost**: none can be told.
+
+    **What helps**: name values that the backward pass needs: `checkpoint_name` on the input of a
+    layer rather than on the output of a scan, which is silently not offloaded; and offload to
+    `pinned_host`. `str(jax.jit(step).trace(...).jaxpr)` shows `<host>` for what is offloaded.
+
+    **Silent** where CUDA graphs were traced as a whole or not at all: they may hold the transfers.
+    A note where nothing but the flag asks, since it may be set for all programs alike.
+    """
+    if not ctx.cases or _graphs_unseen(ctx):
+        return
+    for case, counted in zip(ctx.cases, ctx.measured, strict=True):
+        if (counted & (case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES)).any():
+            return
+    ops = _offload_ops(ctx)
+    if not ops and xla_flag(ctx, OFFLOAD_FLAG) != "true":
+        return
+    asked = f"--{OFFLOAD_FLAG}=true is set"
+    if ops:
+        asked = f"The trace names offload copies ({named(ops)})"
+    yield Finding(
+        code="offload-missing",
+        severity=WARNING if ops else NOTE,
+        title="Offloading is asked for, but nothing was offloaded",
+        detail=f"{asked}, and no copy of 1 MB or more went to or came from the host.",
+        remedy=(
+            "Name values that the backward pass needs (checkpoint_name on a layer's input, not on "
+            "the output of a scan) and offload them to pinned_host; "
+            "str(jax.jit(step).trace(...).jaxpr) shows <host> for what is offloaded."
+        ),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (round_trip, offload_missing)
+
+
+def _low_relief(ctx: Context, i: int) -> Relief | None:
+    """Relief of case i in its median step if that is low; None where it is not."""
+    case, relief = ctx.cases[i], ctx.devices[i].relief
+    if not case.steps or relief is None or not relief.offloaded_bytes:
+        return None
+    if relief.relief_bytes >= LOW_RELIEF * relief.offloaded_bytes:
+        return None
+    step = next((step for step in ctx.devices[i].steps if step.relief == relief), None)
+    if step is None:
+        return None
+    level = relief_curve(case.rows, (step.start_ns, step.end_ns))[1]
+    return relief if level.max() > -level.min() else None
+
+
+def _pairs(ctx: Context, i: int) -> Stays:
+    """What left and came back within the measured time of case i."""
+    case = ctx.cases[i]
+    whole = (int(case.window.starts[0]), int(case.window.ends[-1])) if len(case.window) else (0, 0)
+    found = stays(case.rows, whole)
+    inside = ctx.measured[i][found.d2h] & ctx.measured[i][found.h2d]
+    return Stays(found.ns[inside], found.d2h[inside], found.h2d[inside])
+
+
+def _exposed_ns(ctx: Context, i: int, pairs: Stays) -> int:
+    mask = np.zeros(len(ctx.cases[i].rows), np.bool_)
+    mask[pairs.d2h] = mask[pairs.h2d] = True
+    return ctx.exposed(i, mask).length
+
+
+def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
+    """How long tensors stayed away, and which operations moved them."""
+    if not len(pairs.ns):
+        return ""
+    stay = format_ns(int(np.median(pairs.ns)))
+    where = f"On {ctx.devices[i].label} " if len(ctx.devices) > 1 else ""
+    text = (
+        f"{where}{len(pairs.ns):,} tensors stayed {stay} (median) on the host between the end of "
+        "their D2H and the start of their reload."
+    )
+    first = np.stack([pairs.d2h, pairs.h2d], axis=1)[:MOST_ROWS].reshape(-1)
+    ops = [op for row in first.tolist() if (op := ctx.op(i, row)) is not None]
+    return f"{text}{f' Operations: {named(ops, 6)}.' if ops else ''}"
+
+
+def _round_trip_remedy(ctx: Context) -> str:
+    if not ran_xla(ctx):
+        return (
+            "Keep these tensors on the device, which takes about the same memory; or copy them out "
+            "as soon as they are made and back only one layer before they are used."
+        )
+    slop = xla_flag(ctx, _SLOP)
+    now = f"{slop} here" if slop else "95 by default"
+    return (
+        "Save these tensors on the device instead (save_only_these_names): about the same memory, "
+        "no transfers. If they do not fit, make each D2H finish early: tie it to the next layer's "
+        "output with jax.lax.optimization_barrier, or put the scheduler under memory pressure with "
+        f"a lower --{_SLOP} ({now}; depends on the version; it costs time)."
+    )
+
+
+def _examples(ctx: Context, i: int, pairs: Stays) -> tuple[Evidence, ...]:
+    """The shortest stays, as D2H rows."""
+    order = np.lexsort((pairs.d2h, pairs.ns))[:3]
+    return tuple(
+        ctx.example(
+            i,
+            int(pairs.d2h[k]),
+            f"{size_text(ctx, i, int(pairs.d2h[k]))}, back {format_ns(int(pairs.ns[k]))} later",
+        )
+        for k in order.tolist()
+    )
+
+
+def _graphs_unseen(ctx: Context) -> bool:
+    """Whether CUDA graphs ran of which the trace does not say what they held."""
+    launches = ctx.cases[0].classified.trace.facts.launches
+    return any(case.lanes.opaque for case in ctx.cases) or bool(
+        launches.n_graph_launches_without_row
+    )
+
+
+def _offload_ops(ctx: Context) -> list[str]:
+    """HLO ops of offload copies among the NVTX ranges."""
+    texts = ctx.cases[0].classified.trace.host.texts
+    ops = [parse_label(text).op for text in texts if any(op in text for op in OFFLOAD_OPS)]
+    return [op for op in ops if op.startswith(OFFLOAD_OPS)]

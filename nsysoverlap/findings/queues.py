@@ -1,0 +1,200 @@
+"""The order in which the streams of transfers work, and what waits for what across streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ..arrays import BoolArray, Int32Array, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph, launch_of_transfers
+from ..trace import Activities
+
+
+@dataclass(frozen=True)
+class Queue:
+    """All GPU rows on the streams of a device's transfers, by stream, then start; shape (n,).
+
+    `table` indexes the names of `Trace.tables`, `row` that table, `transfer` the rows of the case
+    (-1 for anything else). Nodes of CUDA graphs are left out: they carry a stream on which they
+    did not queue.
+    """
+
+    stream: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    table: Int64Array
+    row: Int64Array
+    transfer: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def last_before(self, times: Int64Array, stream: Int64Array, instant: Int64Array) -> Int64Array:
+        """Index of the last row of each stream with a time before each instant, -1 without one.
+
+        `times` has a time for each row, which does not fall within a stream but where it is
+        unknown (-1).
+        """
+        result = np.full(len(stream), -1, np.int64)
+        for one in np.unique(stream).tolist():
+            low, high = np.searchsorted(self.stream, (one, one + 1))
+            asked = np.flatnonzero(stream == one)
+            at = np.searchsorted(
+                np.maximum.accumulate(times[low:high]), instant[asked], side="left"
+            )
+            result[asked] = np.where(at > 0, low + at - 1, -1)
+        return result
+
+    def places(self, n_transfers: int) -> Int64Array:
+        """Index of each transfer of the case, -1 for nodes of graphs; shape (n_transfers,)."""
+        place = np.full(n_transfers, -1, np.int64)
+        mine = np.flatnonzero(self.transfer >= 0)
+        place[self.transfer[mine]] = mine
+        return place
+
+
+def queue_of(case: DeviceCase) -> Queue:
+    """The queue of a device's transfers."""
+    trace, rows = case.classified.trace, case.rows
+    streams = np.unique(rows.stream[~in_graph(case.classified, rows)])
+    parts = []
+    for number, (name, table) in enumerate(trace.tables.items()):
+        own = np.flatnonzero(np.isin(table.stream, streams) & ~table.from_graph)
+        transfer = np.full(len(table), -1, np.int64)
+        if name in ("kernel", "memcpy"):
+            mine = np.flatnonzero(rows.by_kernel == (name == "kernel"))
+            transfer[rows.row[mine]] = mine
+        parts.append(
+            Queue(
+                stream=table.stream[own].astype(np.int64),
+                start_ns=table.start_ns[own],
+                end_ns=table.end_ns[own],
+                table=np.full(len(own), number, np.int64),
+                row=own,
+                transfer=transfer[own],
+            )
+        )
+    whole = [
+        np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Queue)
+    ]
+    queue = Queue(*whole)
+    order = np.lexsort((queue.end_ns, queue.start_ns, queue.stream))
+    return Queue(*(column[order] for column in whole))
+
+
+def sent_ns(case: DeviceCase, queue: Queue) -> Int64Array:
+    """Host time at which each row of the queue was launched, -1 where unknown; shape (n,)."""
+    call = np.full(len(queue), -1, np.int64)
+    for number, table in enumerate(case.classified.trace.tables.values()):
+        mine = np.flatnonzero(queue.table == number)
+        call[mine] = case.launches.of(table, queue.row[mine])
+    return _call_start(case, call)
+
+
+def transfers_sent_ns(case: DeviceCase) -> Int64Array:
+    """Host time at which each row of the case was launched, -1 where unknown."""
+    return _call_start(case, launch_of_transfers(case.classified, case.launches, case.rows))
+
+
+def rows_sent_ns(case: DeviceCase, table: Activities, rows: Int64Array) -> Int64Array:
+    """Host time at which some rows of a table were launched, -1 where unknown."""
+    return _call_start(case, case.launches.of(table, rows))
+
+
+def _call_start(case: DeviceCase, call: Int64Array) -> Int64Array:
+    start = case.classified.trace.host.calls.start_ns
+    if not len(start):
+        return call
+    return np.where(call >= 0, start[np.maximum(call, 0)], -1)
+
+
+def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
+    """When all that was launched on a stream before each host time was done; the least int64
+    where nothing was.
+    """
+    trace = case.classified.trace
+    sent, end = [], []
+    for table in trace.tables.values():
+        own = np.flatnonzero(table.stream == stream)
+        call = case.launches.of(table, own)
+        sent.append(_call_start(case, call))
+        end.append(table.end_ns[own])
+    order = np.argsort(np.concatenate(sent), kind="stable")
+    done = np.maximum.accumulate(np.concatenate(end)[order])
+    n_before = np.searchsorted(np.concatenate(sent)[order], instants, side="left")
+    least = np.array([np.iinfo(np.int64).min])
+    result: Int64Array = np.concatenate((least, done))[n_before]
+    return result
+
+
+def latest_record(
+    case: DeviceCase, waiting: Int64Array, recording: Int64Array, before: Int64Array
+) -> Int64Array:
+    """Host time up to which `waiting` streams had been told, before a host time, to wait for what
+    was launched on `recording` streams; -1 for not at all. Every argument has shape (n,).
+    """
+    waits = case.classified.trace.host.waits
+    result = np.full(len(waiting), -1, np.int64)
+    if waits is None or not len(waits):
+        return result
+    pairs = np.unique(np.stack([waiting, recording], axis=1), axis=0)
+    for one, other in pairs.tolist():
+        own = np.flatnonzero((waits.wait_stream == one) & (waits.record_stream == other))
+        own = own[np.argsort(waits.wait_ns[own], kind="stable")]
+        asked = np.flatnonzero((waiting == one) & (recording == other))
+        n_before = np.searchsorted(waits.wait_ns[own], before[asked], side="left")
+        latest = np.concatenate(([-1], np.maximum.accumulate(waits.record_ns[own])))
+        result[asked] = latest[n_before]
+    return result
+
+
+def waits_between(
+    case: DeviceCase,
+    waiting: Int64Array,
+    recording: Int64Array,
+    span: tuple[Int64Array, Int64Array],
+    before: Int64Array,
+) -> BoolArray:
+    """Whether `waiting` streams had been told, before a host time, to wait for the first event
+    recorded on `recording` streams within `(span[0], span[1]]`.
+    """
+    waits = case.classified.trace.host.waits
+    result = np.zeros(len(waiting), np.bool_)
+    if waits is None or not len(waits):
+        return result
+    pairs = np.unique(np.stack([waiting, recording], axis=1), axis=0)
+    for one, other in pairs.tolist():
+        own = np.flatnonzero((waits.wait_stream == one) & (waits.record_stream == other))
+        own = own[np.lexsort((waits.wait_ns[own], waits.record_ns[own]))]
+        asked = np.flatnonzero((waiting == one) & (recording == other))
+        at = np.searchsorted(waits.record_ns[own], span[0][asked], side="right")
+        inside = at < len(own)
+        first = own[np.minimum(at, len(own) - 1)] if len(own) else at
+        if len(own):
+            inside &= waits.record_ns[first] <= span[1][asked]
+            inside &= waits.wait_ns[first] < before[asked]
+        result[asked] = inside
+    return result
+
+
+def depends(
+    case: DeviceCase,
+    first: tuple[Int32Array, Int64Array],
+    second: tuple[Int32Array, Int64Array],
+) -> BoolArray:
+    """Whether the second of each pair was told to wait for the first through an event, directly
+    or by way of one other stream. Both are given as (stream, host time of launch).
+    """
+    from_stream, sent = first[0].astype(np.int64), first[1]
+    stream, launched = second[0].astype(np.int64), second[1]
+    result: BoolArray = latest_record(case, stream, from_stream, launched) > sent
+    waits = case.classified.trace.host.waits
+    if waits is None:
+        return result
+    for between in np.unique(waits.record_stream).tolist():
+        via = np.full(len(stream), between, np.int64)
+        told = latest_record(case, stream, via, launched)
+        result |= latest_record(case, via, from_stream, told) > sent
+    return result

@@ -1,0 +1,203 @@
+"""How fast copies run: the link, and many copies too small for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..report import Finding, LinkReport, format_share
+from ..rules import Role
+from ..units import format_bytes, format_ns, format_rate
+from .context import NOTE, Context, Finder
+from .facts import a_step, copies, pageable, size_text
+
+LARGE_BYTES = 64_000_000
+"""Smaller copies say more about latency than about the link."""
+FAR_BELOW = 0.6
+"""Share of a peak below which a rate is far below it; healthy PCIe copies reach 0.75 to 0.88."""
+FAR_BELOW_C2C = 1 / 3
+"""The same of the data sheet's peak of NVLink-C2C, of which healthy copies reach 0.37 to 0.93."""
+SMALL_BYTES = 64 * 1024
+"""Copies up to this size take about as long as the smallest one."""
+MANY_SMALL = 100
+"""Small copies a step from which on they are many."""
+_C2C = "NVLink-C2C"
+
+
+def slow_link(ctx: Context) -> Iterator[Finding]:
+    """Large copies run far below what the link can do.
+
+    Looks at pinned copies of at least 64 MB, one finding for each direction. Far below is under
+    60 % of the peak of the GPU's link, under a third of the data sheet's figure for NVLink-C2C
+    (healthy copies there were measured at 170 to 420 of 450 GB/s), or under 60 % of the fastest
+    such copy of the same trace.
+
+    **Cost**: by how much the exposed time of these copies would shrink if they only reached that
+    limit: for each one its exposed time x (1 - rate / limit), rounded, summed, per step.
+
+    **What helps**: bind each process and its memory to the CPU socket of its GPU (`nvidia-smi topo
+    -m`, then `numactl --cpunodebind=N --membind=N`); on GB200 copies from the wrong socket were
+    seen at a third of the rate. On PCIe check that the link runs at its full generation and width.
+
+    **Silent** where less than a tenth of the bytes of the direction is that slow.
+    """
+    for role, direction in ((Role.H2D, "h2d"), (Role.D2H, "d2h")):
+        yield from _slow_copies(ctx, role, direction)
+
+
+def latency_bound_copies(ctx: Context) -> Iterator[Finding]:
+    """Many small copies: each takes a few microseconds whatever its size.
+
+    Small is up to 64 KiB, many is 100 a step (in all without steps) on one device, both directions
+    together.
+
+    **Cost**: time per step during which one of these copies was exposed.
+
+    **What helps**: pack them into one copy, or leave the data on the device: no `.item()`,
+    `float(loss)` or `np.asarray` inside the step.
+
+    **Silent** for fewer copies, and for less than 0.1 % of the time.
+    """
+    small = [
+        counted & ~case.rows.by_kernel & (case.rows.n_bytes <= SMALL_BYTES)
+        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
+    ]
+    counts = [int(mask.sum()) for mask in small]
+    if ctx.per_step(max(counts, default=0)) < MANY_SMALL:
+        return
+    cost = ctx.cost([ctx.exposed(i, mask).length for i, mask in enumerate(small)])
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    i = counts.index(max(counts))
+    rows = ctx.cases[i].rows.select(small[i])
+    ns = rows.end_ns - rows.start_ns
+    yield Finding(
+        code="latency-bound-copies",
+        severity=level,
+        title=f"{copies(ctx.per_step(counts[i]))} {a_step(ctx)} of at most 64 KiB",
+        detail=(
+            f"Each takes {format_ns(int(np.median(ns)))} (median) for "
+            f"{format_bytes(int(np.median(rows.n_bytes)))}, that is "
+            f"{format_rate(int(rows.n_bytes.sum()) / max(1, int(ns.sum())))} GB/s: the start of a "
+            "copy is what takes the time."
+        ),
+        remedy=(
+            "Pack them into one copy, or leave the data on the device: no .item(), float(loss) or "
+            "np.asarray inside the step."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(_durations(ctx, small), lambda i, row: _rate_text(ctx, i, row)),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (slow_link, latency_bound_copies)
+
+
+def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Finding]:
+    """What `slow_link` finds in one direction."""
+    limits = [_limit(device.link, direction) for device in ctx.devices]
+    large = [
+        counted & _large(case, role) for case, counted in zip(ctx.cases, ctx.measured, strict=True)
+    ]
+    slow = [
+        mask & (_rates(case) < limit)
+        for case, mask, limit in zip(ctx.cases, large, limits, strict=True)
+    ]
+    n_bytes, n_slow = _bytes(ctx, large), _bytes(ctx, slow)
+    if not n_slow or n_slow * 10 < n_bytes:
+        return
+    lost = [
+        _lost_ns(case, mask, exposed, limit)
+        for case, mask, exposed, limit in zip(ctx.cases, slow, ctx.exposed_ns, limits, strict=True)
+    ]
+    cost = ctx.cost(lost)
+    i = max(range(len(slow)), key=lambda i: int(ctx.cases[i].rows.n_bytes[slow[i]].sum()))
+    durations = _durations(ctx, slow)
+    ns = sum(int(duration.sum()) for duration in durations)
+    n = sum(int(mask.sum()) for mask in slow)
+    yield Finding(
+        code="slow-link",
+        severity=ctx.severity(cost) or NOTE,
+        title=(
+            f"{copies(n, role.name)} far below what the link can do: "
+            f"{format_rate(n_slow / ns)} GB/s"
+        ),
+        detail=_link_detail(ctx.devices[i].link, direction, n_slow / n_bytes),
+        remedy=_link_remedy(ctx.devices[i].link),
+        cost_ns=cost,
+        evidence=ctx.examples(durations, lambda i, row: _rate_text(ctx, i, row)),
+    )
+
+
+def _limit(link: LinkReport, direction: str) -> float:
+    """GB/s below which a large copy is slow; 0 where nothing is known to compare with."""
+    peak: float | None = getattr(link, f"{direction}_gbps")
+    best: float | None = getattr(link, f"best_{direction}_gbps")
+    far = FAR_BELOW_C2C if link.source.startswith(_C2C) else FAR_BELOW
+    return max(far * (peak or 0.0), FAR_BELOW * (best or 0.0))
+
+
+def _lost_ns(case: DeviceCase, slow: BoolArray, exposed_ns: Int64Array, limit: float) -> int:
+    """Exposed time that the slow rows would save at the limit."""
+    return int(np.rint(exposed_ns[slow] * (1 - _rates(case)[slow] / limit)).sum()) if limit else 0
+
+
+def _large(case: DeviceCase, role: Role) -> BoolArray:
+    """Pinned copies of one direction that show the rate of the link."""
+    rows = case.rows
+    large = (rows.n_bytes >= LARGE_BYTES) & ~rows.by_kernel & ~pageable(case)
+    result: BoolArray = large & (rows.role == role)
+    return result
+
+
+def _rates(case: DeviceCase) -> NDArray[np.float64]:
+    """GB/s of each row."""
+    rows = case.rows
+    result: NDArray[np.float64] = rows.n_bytes / np.maximum(rows.end_ns - rows.start_ns, 1)
+    return result
+
+
+def _bytes(ctx: Context, masks: Sequence[BoolArray]) -> int:
+    return sum(int(c.rows.n_bytes[m].sum()) for c, m in zip(ctx.cases, masks, strict=True))
+
+
+def _durations(ctx: Context, masks: Sequence[BoolArray]) -> list[Int64Array]:
+    """Duration of the picked rows of each case, 0 for others."""
+    return [
+        np.where(mask, case.rows.end_ns - case.rows.start_ns, 0)
+        for case, mask in zip(ctx.cases, masks, strict=True)
+    ]
+
+
+def _rate_text(ctx: Context, i: int, row: int) -> str:
+    rate = float(_rates(ctx.cases[i])[row])
+    return f"{size_text(ctx, i, row)} at {format_rate(rate)} GB/s"
+
+
+def _link_detail(link: LinkReport, direction: str, share: float) -> str:
+    peak: float | None = getattr(link, f"{direction}_gbps")
+    best: float | None = getattr(link, f"best_{direction}_gbps")
+    known = []
+    if peak is not None:
+        known.append(f"the peak is {format_rate(peak)} GB/s ({link.source})")
+    if best is not None:
+        known.append(f"the fastest large copy of the trace reached {format_rate(best)} GB/s")
+    return f"{format_share(share)} of the bytes in large pinned copies; {', '.join(known)}."
+
+
+def _link_remedy(link: LinkReport) -> str:
+    bind = (
+        "Bind each process and its memory to the CPU socket of its GPU: nvidia-smi topo -m shows "
+        "which, then numactl --cpunodebind=N --membind=N."
+    )
+    if link.source.startswith(_C2C):
+        return f"{bind} From the wrong socket GB200 was seen at a third of its rate."
+    return (
+        f"{bind} Check that the link runs at full width: nvidia-smi "
+        "--query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv."
+    )

@@ -1,0 +1,273 @@
+"""Findings about what queues on the stream of a transfer: compute itself, or what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph
+from ..intervals import IntervalSet
+from ..report import Evidence, Finding
+from ..rules import Role
+from ..units import format_at, format_ns, short_kernel
+from .context import Context, Finder
+from .facts import copies, ran_xla, size_text
+from .queues import (
+    Queue,
+    latest_record,
+    queue_of,
+    rows_sent_ns,
+    sent_ns,
+    waits_between,
+)
+from .waits import SOON_NS
+
+
+def same_stream_as_compute(ctx: Context) -> Iterator[Finding]:
+    """Copies and compute kernels are issued on one stream, so they run one after the other.
+
+    Nodes of CUDA graphs are left out; they all carry the stream of their launch.
+
+    **Cost**: for each such stream the exposed time per step of its copies, but no more than its
+    kernels ran with no copy of the device beside them: more they could not have hidden.
+
+    **What helps**: a stream for the copies alone (`cudaMemcpyAsync` on it, `cudaStreamWaitEvent`
+    where data is handed over). Copies that JAX issues inside `jit` have streams of their own.
+
+    **Silent** for less than 0.1 % of the time.
+    """
+    shared = [_shared(case, mask) for case, mask in zip(ctx.cases, ctx.measured, strict=True)]
+    lost, weights = [], []
+    for i, (case, streams) in enumerate(zip(ctx.cases, shared, strict=True)):
+        total, weight = 0, np.zeros(len(case.rows), np.int64)
+        for rows, kernels in streams:
+            alone = kernels.subtract(case.rows.union).intersect(case.window).length
+            total += min(ctx.exposed(i, rows).length, alone)
+            weight = np.where(rows, ctx.exposed_ns[i], weight)
+        # Copies of two streams may be exposed at the same time.
+        lost.append(min(total, ctx.exposed(i, weight > 0).length))
+        weights.append(weight)
+    cost = ctx.cost(lost)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    n = sum(int(rows.sum()) for streams in shared for rows, _ in streams)
+    yield Finding(
+        code="same-stream-as-compute",
+        severity=level,
+        title=f"{copies(n)} issued on a stream that also computes",
+        detail="Work on one stream runs in order: these copies never run beside the kernels of "
+        f"their own stream, {_stream_names(ctx, weights)}.",
+        remedy=(
+            "Issue the copies on a stream of their own, and hand data over with cudaEventRecord "
+            "and cudaStreamWaitEvent."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(weights, lambda i, row: _exposed_text(ctx, i, row)),
+    )
+
+
+def head_of_line(ctx: Context) -> Iterator[Finding]:
+    """Work that compute waits for is queued behind a long transfer on the same stream.
+
+    Compute does not need the transfer itself, but something launched after it on its stream, such
+    as the on-device slice of a weight or a reload. The wait is proven by events where the trace
+    joins waits to records; the kernel starts within 20 µs of that work's end, and nothing told it
+    to wait for the transfer alone. Where the export cannot tell, the queued work must be no
+    transfer.
+
+    **Cost**: exposed time per step of the transfer, from when the work behind it and the kernel
+    had been launched.
+
+    **What helps**: let the transfer queue behind that work. In JAX pass the offloaded tensor and
+    the weights that the layer still needs through one `jax.lax.optimization_barrier` before
+    `checkpoint_name` (XLA issues asynchronous copies on four streams in turn; this depends on the
+    version, and `xla_gpu_executable_num_compute_streams` does not change it). Elsewhere give long
+    transfers streams of their own.
+
+    **Silent** for less than 0.1 % of the time, and for nodes of CUDA graphs.
+    """
+    blocks = [blocks_of(case) for case in ctx.cases]
+    cost = ctx.cost(
+        [b.union.intersect(idle).length for b, idle in zip(blocks, ctx.idle, strict=True)]
+    )
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    weights = [
+        block.by_row(len(case.rows), idle)
+        for block, case, idle in zip(blocks, ctx.cases, ctx.idle, strict=True)
+    ]
+    n = sum(int((weight > 0).sum()) for weight in weights)
+    lost = sum(int(weight.sum()) for weight in weights)
+    yield Finding(
+        code="head-of-line",
+        severity=level,
+        title=f"Work that compute waits for is queued behind {n:,} long "
+        f"{'transfer' if n == 1 else 'transfers'}",
+        detail=f"{format_ns(lost // n)} each on average: {_behind(ctx, blocks)} stood behind a "
+        "transfer on its stream, and the next kernel waited for it.",
+        remedy=(
+            "Let the transfer start after that work: pass the offloaded tensor and the weights the "
+            "layer still needs through one jax.lax.optimization_barrier before checkpoint_name "
+            "(XLA issues asynchronous copies on a few streams in turn; depends on the version)."
+            if ran_xla(ctx)
+            else "Give long transfers streams of their own, and issue short copies that compute "
+            "needs on another."
+        ),
+        cost_ns=cost,
+        evidence=tuple(_block_example(ctx, blocks[i], i, row) for i, row in ctx.worst(weights)),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (same_stream_as_compute, head_of_line)
+
+
+def _shared(case: DeviceCase, measured: BoolArray) -> list[tuple[BoolArray, IntervalSet]]:
+    """For each stream with both: its transfers (a mask of the rows), and its compute."""
+    trace, rows = case.classified.trace, case.rows
+    alone = measured & ~in_graph(case.classified, rows)
+    kernels = trace.kernels
+    found = []
+    for stream in np.unique(rows.stream[alone]).tolist():
+        own = (kernels.stream == stream) & (case.classified.kernel_role == Role.COMPUTE)
+        own &= ~kernels.from_graph
+        if own.any():
+            spans = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
+            found.append((alone & (rows.stream == stream), spans))
+    return found
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Transfers in front of work that compute waited for; columns of shape (n,).
+
+    `transfer` indexes the rows of the case, `queued` is the work behind it (index into `queue`),
+    `kernel` the kernel that waited from `start_ns` on, until the transfer's end `end_ns` at least.
+    """
+
+    queue: Queue
+    transfer: Int64Array
+    queued: Int64Array
+    kernel: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+
+    @property
+    def union(self) -> IntervalSet:
+        """Instants at which a transfer held up other work."""
+        return IntervalSet.from_spans(self.start_ns, self.end_ns)
+
+    def by_row(self, n_rows: int, where: IntervalSet) -> Int64Array:
+        """Time inside `where` for which each row held up other work."""
+        result = np.zeros(n_rows, np.int64)
+        order = np.argsort(self.start_ns, kind="stable")
+        np.add.at(
+            result, self.transfer[order], where.covered(self.start_ns[order], self.end_ns[order])
+        )
+        return result
+
+
+def blocks_of(case: DeviceCase) -> Blocks:
+    """Transfers behind which work was queued that the next compute kernel waited for."""
+    trace, rows, pieces = case.classified.trace, case.rows, case.pieces
+    queue = queue_of(case)
+    place = queue.places(len(rows))
+    kernel_stream = trace.kernels.stream.astype(np.int64)
+    # Only a piece at the transfer's end can have made compute wait for what came after.
+    at = np.flatnonzero(
+        (pieces.end_ns == rows.end_ns[pieces.transfer])
+        & (pieces.next_kernel >= 0)
+        & (place[pieces.transfer] >= 0)
+    )
+    transfer, kernel = pieces.transfer[at], pieces.next_kernel[at]
+    own, waiting = rows.stream[transfer].astype(np.int64), kernel_stream[kernel]
+    sent, launched = sent_ns(case, queue), rows_sent_ns(case, trace.kernels, kernel)
+    first = np.minimum(place[transfer] + 1, len(queue) - 1)
+    if trace.host.waits is None:
+        # The last work to be done before the kernel starts, unless the kernel stands behind it.
+        queued = queue.last_before(queue.end_ns, own, trace.kernels.start_ns[kernel] + 1)
+        waits = (queue.transfer[queued] < 0) & (waiting != own)
+    else:
+        told = latest_record(case, waiting, own, launched)
+        queued = queue.last_before(sent, own, told)
+        span = sent[place[transfer]], sent[first]
+        waits = ~waits_between(case, waiting, own, span, launched)
+    start = np.maximum(np.maximum(pieces.start_ns[at], sent[queued]), launched)
+    gap = trace.kernels.start_ns[kernel] - queue.end_ns[queued]
+    waits &= (queued > place[transfer]) & (gap >= 0) & (gap <= SOON_NS)
+    waits &= queue.start_ns[queued] >= rows.end_ns[transfer]
+    waits &= ~trace.kernels.from_graph[kernel] & (start < pieces.end_ns[at])
+    for known in (sent[place[transfer]], sent[first], sent[queued], launched):
+        waits &= known >= 0
+    return Blocks(
+        queue=queue,
+        transfer=transfer[waits],
+        queued=queued[waits],
+        kernel=kernel[waits],
+        start_ns=start[waits],
+        end_ns=pieces.end_ns[at][waits],
+    )
+
+
+def _behind(ctx: Context, blocks: list[Blocks]) -> str:
+    """What was queued behind the transfers, most frequent first: `an on-device copy`, ..."""
+    names: dict[str, int] = {}
+    for case, block in zip(ctx.cases, blocks, strict=True):
+        kinds, counts = np.unique(_kind(case, block.queue, block.queued), return_counts=True)
+        for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
+            names[_KINDS[kind]] = names.get(_KINDS[kind], 0) + count
+    return " or ".join(sorted(names, key=lambda name: (-names[name], name)))
+
+
+_KINDS = ("a kernel", "an on-device copy", "a memset", "an H2D copy", "a D2H copy")
+
+
+def _kind(case: DeviceCase, queue: Queue, at: Int64Array) -> Int64Array:
+    """Index into `_KINDS` of some rows of the queue; graphs have no place in a queue."""
+    transfer = queue.transfer[at]
+    role = case.rows.role[np.maximum(transfer, 0)]
+    moved = np.where(role == Role.H2D, 3, 4)
+    result: Int64Array = np.where(transfer >= 0, moved, np.minimum(queue.table[at], 2))
+    return result
+
+
+def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:
+    case = ctx.cases[i]
+    trace, queue = case.classified.trace, block.queue
+    at = int(np.flatnonzero(block.transfer == row)[0])
+    queued, kernel = int(block.queued[at]), int(block.kernel[at])
+    kind = _KINDS[int(_kind(case, queue, block.queued[at : at + 1])[0])]
+    when = format_at(int(queue.start_ns[queued]), int(queue.end_ns[queued]))
+    name = short_kernel(trace.names[trace.kernels.name[kernel]])
+    stream = trace.streams[case.rows.stream[row]].stream_id
+    return ctx.example(
+        i,
+        row,
+        f"{size_text(ctx, i, row)} on stream {stream}, behind it "
+        f"{kind} ({when}) that {name} waits for; "
+        f"compute stands still from {int(block.start_ns[at]) / 1e6:.3f} ms",
+    )
+
+
+def _exposed_text(ctx: Context, i: int, row: int) -> str:
+    rows, trace = ctx.cases[i].rows, ctx.cases[i].classified.trace
+    stream = trace.streams[rows.stream[row]].stream_id
+    exposed = format_ns(int(ctx.exposed_ns[i][row]))
+    return f"{size_text(ctx, i, row)} on stream {stream}, {exposed} exposed"
+
+
+def _stream_names(ctx: Context, weights: list[Int64Array]) -> str:
+    """The streams of the rows with a weight: `stream 7` or `streams 7, 13`."""
+    ids = sorted(
+        {
+            case.classified.trace.streams[stream].stream_id
+            for case, weight in zip(ctx.cases, weights, strict=True)
+            for stream in np.unique(case.rows.stream[weight > 0]).tolist()
+        }
+    )
+    return f"stream{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

@@ -1,0 +1,280 @@
+"""Copies at the wrong time: reloads issued too late, nothing beside them, nothing after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays import Int64Array
+from ..intervals import IntervalSet
+from ..report import Finding, format_share
+from ..rules import Role
+from ..units import format_ns, short_kernel
+from .context import Context, Finder
+from .facts import (
+    MOST_ROWS,
+    copies,
+    hiding,
+    named,
+    pageable,
+    pinned_outside_graphs,
+    ran_xla,
+    size_text,
+    spans,
+    xla_flag,
+)
+from .waits import SOON_NS, Waits, waits_of
+
+MOSTLY_ALONE = 0.98
+"""Share of their time without anything beside them at which copies count as not overlapped."""
+SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
+
+
+def late_h2d(ctx: Context) -> Iterator[Finding]:
+    """Compute waits for data that comes back from the host, because its copy was issued too late.
+
+    Looks at H2D copies from pinned memory outside CUDA graphs. Compute waits for one where a
+    stream wait or the order of one stream proves it; where the export cannot tell, where a kernel
+    starts within 20 µs of the copy's end with nothing running before.
+
+    **Cost**: time per step during which nothing hid an H2D copy and the next kernel waited for it.
+
+    **What helps**: issue the reload one or two layers before its use. In JAX tie its source to an
+    earlier gradient with `jax.lax.optimization_barrier`, or carry the reloaded tensor through the
+    scan; XLA's scheduler counts a fixed time for every host copy (5 ms in 2026), so split larger
+    tensors. Elsewhere copy on a stream of its own and let compute wait for the copy's event only
+    where the data is used.
+
+    **Silent** for less than 0.1 % of the time, and for copies that nothing waits for.
+    """
+    waits = []
+    for case in ctx.cases:
+        mine = (case.rows.role == Role.H2D) & pinned_outside_graphs(case)
+        waits.append(waits_of(case).pick(mine))
+    totals = [wait.total_ns for wait in waits]
+    cost = ctx.cost(totals)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    weights = _weights(ctx, waits)
+    n_late = sum(int((weight > 0).sum()) for weight in weights)
+    n_all = sum(
+        int(((case.rows.role == Role.H2D) & counted).sum())
+        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
+    )
+    yield Finding(
+        code="late-h2d",
+        severity=level,
+        title=f"Compute waits for {n_late:,} of {n_all:,} H2D copies, issued too late",
+        detail=" ".join(filter(None, (_room(ctx, weights), _ops_detail(ctx, weights)))),
+        remedy=_late_remedy(ctx),
+        cost_ns=cost,
+        evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
+    )
+
+
+def nothing_beside(ctx: Context) -> Iterator[Finding]:
+    """No copy of a device runs beside anything: each is waited for before work goes on.
+
+    Looks at devices whose pinned copies, outside CUDA graphs, lie to at least 98 % beside neither
+    compute nor communication.
+
+    **Cost**: time per step during which compute waited for one of these copies, told as for
+    `late-h2d`.
+
+    **What helps**: for XLA `--xla_gpu_enable_latency_hiding_scheduler=true` in `XLA_FLAGS`
+    (without it a single-GPU module waits for every copy as soon as it is issued). Elsewhere put
+    copies on a stream of their own and work between a copy and the wait for it.
+
+    **Silent** where some copies are hidden, for less than 0.1 % of the time, for pageable memory
+    and for CUDA graphs, which have findings of their own.
+    """
+    waits = []
+    for i, case in enumerate(ctx.cases):
+        mine = ctx.measured[i] & pinned_outside_graphs(case)
+        wall = case.rows.select(mine).union.intersect(case.window)
+        alone = wall.subtract(hiding(case)).length
+        mine &= alone >= MOSTLY_ALONE * wall.length
+        waits.append(waits_of(case).pick(mine))
+    totals = [wait.total_ns for wait in waits]
+    cost = ctx.cost(totals)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    weights = _weights(ctx, waits)
+    n_waited = sum(int((weight > 0).sum()) for weight in weights)
+    yield Finding(
+        code="nothing-beside",
+        severity=level,
+        title=f"Nothing runs beside the copies: compute stands still for {n_waited:,} of them",
+        detail="Each copy is waited for as soon as it is issued, in both directions."
+        if _both_directions(ctx, waits)
+        else "Each copy is waited for as soon as it is issued.",
+        remedy=_beside_remedy(ctx),
+        cost_ns=cost,
+        evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
+    )
+
+
+def d2h_tail(ctx: Context) -> Iterator[Finding]:
+    """D2H copies run on after the last work of a step, where nothing can hide them.
+
+    Looks at what of D2H copies to pinned memory lies after the last compute, communication or
+    opaque graph of its step (of the measured time without steps).
+
+    **Cost**: that time per step, copies at the same time counted once.
+
+    **What helps**: issue these copies earlier, right behind the kernel that made the data; dispatch
+    the next step before they are done (no `jax.block_until_ready`, `cudaDeviceSynchronize` or
+    `.item()` between steps); leave on the device what the last layer made and the backward pass
+    needs first.
+
+    **Silent** for less than 0.1 % of the time, and where work follows.
+    """
+    tails, masks = [], []
+    for case in ctx.cases:
+        tails.append(_after_work(*spans(case), hiding(case)))
+        masks.append((case.rows.role == Role.D2H) & ~pageable(case))
+    lost = [
+        case.rows.select(mask).union.intersect(tail).length
+        for case, mask, tail in zip(ctx.cases, masks, tails, strict=True)
+    ]
+    cost = ctx.cost(lost)
+    level = ctx.severity(cost)
+    if level is None:
+        return
+    weights = [
+        np.where(mask, tail.covered(case.rows.start_ns, case.rows.end_ns), 0)
+        for case, mask, tail in zip(ctx.cases, masks, tails, strict=True)
+    ]
+    n_tail = sum(int((weight > 0).sum()) for weight in weights)
+    where = "of a step" if ctx.n_steps else "of the trace"
+    yield Finding(
+        code="d2h-tail",
+        severity=level,
+        title=f"{copies(n_tail, 'D2H')} after the last work {where}, with nothing to hide behind",
+        detail=" ".join(filter(None, (_tail_share(ctx, lost), _ops_detail(ctx, weights)))),
+        remedy=(
+            "Issue these copies earlier, right behind the kernel that made the data, or let the "
+            "next step's work start before they are done: no jax.block_until_ready, "
+            "cudaDeviceSynchronize or .item() between steps."
+        ),
+        cost_ns=cost,
+        evidence=ctx.examples(
+            weights,
+            lambda i, row: (
+                f"{size_text(ctx, i, row)}, the last "
+                f"{format_ns(int(weights[i][row]))} after all work {where}"
+            ),
+        ),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (late_h2d, nothing_beside, d2h_tail)
+
+
+def _after_work(start: Int64Array, end: Int64Array, work: IntervalSet) -> IntervalSet:
+    """What follows the last work of each span; nothing of spans without work."""
+    if not len(work) or not len(start):
+        return IntervalSet.empty()
+    last = np.searchsorted(work.starts, end, side="left") - 1
+    done = np.minimum(work.ends[np.maximum(last, 0)], end)
+    worked = (last >= 0) & (done > start)
+    return IntervalSet.from_spans(done[worked], end[worked])
+
+
+def _weights(ctx: Context, waits: list[Waits]) -> list[Int64Array]:
+    return [w.by_row(len(case.rows)) for w, case in zip(waits, ctx.cases, strict=True)]
+
+
+def _wait_text(ctx: Context, waits: Waits, i: int, row: int) -> str:
+    """What a copy held up, and for how long."""
+    case = ctx.cases[i]
+    trace = case.classified.trace
+    mine = np.flatnonzero(waits.transfer == row)
+    ns = int((waits.end_ns - waits.start_ns)[mine].sum())
+    kernel = short_kernel(trace.names[trace.kernels.name[waits.kernel[mine[-1]]]])
+    return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
+
+
+def _ops_detail(ctx: Context, weights: list[Int64Array]) -> str:
+    """Which operations it is, in order of what they cost; '' where the trace does not say."""
+    cost: dict[str, int] = {}
+    for i, weight in enumerate(weights):
+        dearest = np.argsort(-weight, kind="stable")[:MOST_ROWS]
+        for row in dearest[weight[dearest] > 0].tolist():
+            op = ctx.op(i, row)
+            if op is not None:
+                cost[op] = cost.get(op, 0) + int(weight[row])
+    ordered = sorted(cost, key=lambda op: (-cost[op], op))
+    return f"By cost: {named(ordered)}." if ordered else ""
+
+
+def _room(ctx: Context, weights: list[Int64Array]) -> str:
+    """How long no H2D had run when the late copies started: the room to issue them earlier.
+
+    Copies that started right behind another one were held up by that one; they do not count.
+    """
+    rooms = [np.empty(0, np.int64)]
+    for i, weight in enumerate(weights):
+        rows = ctx.cases[i].rows
+        h2d = np.flatnonzero(rows.role == Role.H2D)
+        free = rows.start_ns[h2d][1:] - np.maximum.accumulate(rows.end_ns[h2d])[:-1]
+        rooms.append(free[(free > SOON_NS) & (weight[h2d][1:] > 0)])
+    free = np.concatenate(rooms)
+    if not len(free):
+        return ""
+    return (
+        f"No H2D had run for {format_ns(int(np.median(free)))} (median) when they started, so they "
+        "could have started earlier."
+    )
+
+
+def _tail_share(ctx: Context, lost: list[int]) -> str:
+    exposed = sum(device.d2h.exposed_ns for device in ctx.devices)
+    return f"That is {format_share(min(sum(lost) / exposed, 1.0))} of the exposed D2H time."
+
+
+def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
+    roles = [
+        np.unique(case.rows.role[wait.transfer])
+        for wait, case in zip(waits, ctx.cases, strict=True)
+    ]
+    return any(len(role) > 1 for role in roles)
+
+
+def _late_remedy(ctx: Context) -> str:
+    if not ran_xla(ctx):
+        return (
+            "Issue the reload one layer ahead: cudaMemcpyAsync on a stream of its own, and "
+            "cudaStreamWaitEvent on its event only before the kernel that uses the data."
+        )
+    if xla_flag(ctx, SCHEDULER) != "true":
+        return (
+            f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a reload only where it is "
+            "used."
+        )
+    return (
+        "Start the reload one or two layers ahead: tie its source to an earlier gradient with "
+        "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan. XLA's "
+        "scheduler counts a fixed time for a host copy whatever its size (5 ms in 2026, depends on "
+        "the version), so split tensors that take longer into pieces."
+    )
+
+
+def _beside_remedy(ctx: Context) -> str:
+    if not ran_xla(ctx):
+        return (
+            "Copy with cudaMemcpyAsync on a stream of its own and do not wait for it "
+            "(cudaStreamWaitEvent, cudaStreamSynchronize) before there is other work to run."
+        )
+    if xla_flag(ctx, SCHEDULER) != "true":
+        return (
+            f"Set --{SCHEDULER}=true in XLA_FLAGS: without it XLA waits for each copy right after "
+            "issuing it."
+        )
+    return (
+        f"--{SCHEDULER}=true is set, so what is left is dependence: each copy's result is needed "
+        "at once. Start reloads earlier with jax.lax.optimization_barrier."
+    )

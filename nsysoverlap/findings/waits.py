@@ -1,0 +1,80 @@
+"""For which transfers compute demonstrably, or by all appearance, had to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..case import DeviceCase
+from ..exposure import in_graph
+from ..intervals import IntervalSet
+
+SOON_NS = 20_000
+"""A kernel that starts this soon after a copy's end is taken to have waited for it."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What compute waited for on one device, piece by piece; columns of shape (n,).
+
+    `transfer` indexes the rows of the case, `kernel` the kernel that waited.
+    """
+
+    transfer: Int64Array
+    start_ns: Int64Array
+    end_ns: Int64Array
+    kernel: Int64Array
+
+    def pick(self, rows: BoolArray) -> Waits:
+        """The waits for some of the rows."""
+        mine = rows[self.transfer]
+        columns = (self.transfer, self.start_ns, self.end_ns, self.kernel)
+        return Waits(*(column[mine] for column in columns))
+
+    @property
+    def total_ns(self) -> int:
+        """Time waited; waits for two copies at once count once."""
+        return IntervalSet.from_spans(self.start_ns, self.end_ns).length
+
+    def by_row(self, n_rows: int) -> Int64Array:
+        """Time waited for each row of the case."""
+        result = np.zeros(n_rows, np.int64)
+        np.add.at(result, self.transfer, self.end_ns - self.start_ns)
+        return result
+
+
+def waits_of(case: DeviceCase) -> Waits:
+    """Measured time for which compute waited for transfers of a case.
+
+    Proven where the trace joins stream waits to events. Where it cannot tell, an exposed piece at
+    the end of a copy counts if compute starts at most `SOON_NS` after it; nodes of CUDA graphs do
+    not, since a graph's order is not that of a program that could issue them earlier.
+    """
+    rows, pieces = case.rows, case.pieces
+    kernel_start = case.classified.trace.kernels.start_ns
+    start, end, kernel = pieces.blocked_ns, pieces.end_ns, pieces.next_kernel
+    guess = ~pieces.resolved & (kernel >= 0) & (rows.end_ns[pieces.transfer] == end)
+    guess &= ~in_graph(case.classified, rows)[pieces.transfer]
+    guess[guess] = kernel_start[kernel[guess]] - end[guess] <= SOON_NS
+    start = np.where(guess, pieces.start_ns, start)
+    return _clipped(
+        Waits(pieces.transfer, start, end, kernel), case.window.subtract(case.lanes.opaque)
+    )
+
+
+def _clipped(waits: Waits, where: IntervalSet) -> Waits:
+    """The parts of the waits inside a set of instants."""
+    # Intervals of `where` that reach into wait k are lo[k] .. hi[k] - 1.
+    lo = np.searchsorted(where.ends, waits.start_ns, side="right")
+    hi = np.searchsorted(where.starts, waits.end_ns, side="left")
+    count = np.where(waits.end_ns > waits.start_ns, np.maximum(hi - lo, 0), 0)
+    wait = np.repeat(np.arange(len(count)), count)
+    at = np.arange(len(wait)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(lo, count)
+    return Waits(
+        transfer=waits.transfer[wait],
+        start_ns=np.maximum(waits.start_ns[wait], where.starts[at]),
+        end_ns=np.minimum(waits.end_ns[wait], where.ends[at]),
+        kernel=waits.kernel[wait],
+    )

@@ -1,0 +1,71 @@
+"""What an NVTX label says: XLA's `Thunk:#key=value,...#` taken apart, any other text as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_PAYLOAD = re.compile(r"[A-Za-z][\w:]*:#(?P<pairs>.*)#", re.DOTALL)
+_PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True)
+class Label:
+    """One NVTX text: `op` names the operation, `name` its scope ('' where the text has none).
+
+    `keys` holds all key=value pairs of an XLA text, also those not known today; empty otherwise.
+    """
+
+    op: str
+    name: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_label(text: str) -> Label:
+    """Take a label apart.
+
+    `op` is the first there is of `hlo_op`, `name`, `hlo_module` and the text itself. A payload
+    that is cut off or no list of pairs gives the text itself too.
+    """
+    match = _PAYLOAD.fullmatch(text)
+    keys = _pairs(match["pairs"]) if match else None
+    if keys is None:
+        return Label(text)
+    name = keys.get("name", "")
+    return Label(keys.get("hlo_op") or name or keys.get("hlo_module") or text, name, keys)
+
+
+def _pairs(payload: str) -> dict[str, str] | None:
+    """Key=value pairs between commas; None where the payload is broken."""
+    pairs: dict[str, str] = {}
+    key = ""
+    for part in _split(payload):
+        if part is None:
+            return None
+        if match := _PAIR.fullmatch(part):
+            key = match["key"]
+            pairs[key] = match["value"]
+        elif key:
+            # No new pair: the comma belongs to the value before it.
+            pairs[key] += f",{part}"
+        else:
+            return None
+    return pairs
+
+
+def _split(payload: str) -> Iterator[str | None]:
+    """Parts between commas that lie in no brackets; a last None where brackets do not match."""
+    begin, expected = 0, []
+    for at, char in enumerate(payload):
+        if char in _CLOSING:
+            expected.append(_CLOSING[char])
+        elif char in _CLOSING.values():
+            if not expected or expected.pop() != char:
+                yield None
+                return
+        elif char == "," and not expected:
+            yield payload[begin:at]
+            begin = at + 1
+    yield None if expected else payload[begin:]

@@ -1,0 +1,147 @@
+"""Numbers that add: integers in, shares computed last.
+
+Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1 or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+def share(part: int, whole: int) -> float | None:
+    """`part / whole`, or None where there is nothing to take a share of."""
+    return part / whole if whole else None
+
+
+def format_share(value: float | None, digits: int = 1) -> str:
+    """A share as text in percent; a dash for None.
+
+    Never rounds to 0 or 100 unless the share is exactly that: 0.99999 is `>99.9 %`.
+    """
+    if value is None:
+        return "–"
+    step = 10.0**-digits
+    percent = round(value * 100, digits)
+    if value > 0 and percent <= 0:
+        return f"<{step:.{digits}f} %"
+    if value < 1 and percent >= 100:
+        return f">{100 - step:.{digits}f} %"
+    return f"{percent:.{digits}f} %"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How the transfers of one direction split over one device, stream, step or operation.
+
+    `wall_ns == hidden_by_compute_ns + hidden_by_comm_ns + exposed_ns`, always. Instances of
+    different devices, ranks or steps add; streams of one device overlap and do not.
+    `blocking_ns` is None where the trace cannot tell.
+    """
+
+    n: int = 0
+    n_by_kernel: int = 0
+    bytes: int = 0
+    bytes_estimated: int = 0
+    busy_ns: int = 0
+    wall_ns: int = 0
+    hidden_by_compute_ns: int = 0
+    hidden_by_comm_ns: int = 0
+    exposed_ns: int = 0
+    exposed_under_other_ns: int = 0
+    blocking_ns: int | None = None
+    copy_ns: int = 0
+    """Unclipped duration of the copies that moved `bytes`: the denominator of `gb_per_s`."""
+
+    def __post_init__(self) -> None:
+        parts = self.hidden_by_compute_ns + self.hidden_by_comm_ns + self.exposed_ns
+        if parts != self.wall_ns or not 0 <= self.exposed_under_other_ns <= self.exposed_ns:
+            raise AssertionError(f"transfer time does not add up: {self}")
+
+    def __add__(self, other: Overlap) -> Overlap:
+        summed = {
+            f.name: getattr(self, f.name) + getattr(other, f.name)
+            for f in fields(self)
+            if f.name != "blocking_ns"
+        }
+        return Overlap(**summed, blocking_ns=_add_blocking(self, other))
+
+    @property
+    def hidden_share(self) -> float | None:
+        """Share of the wall time behind compute; the headline."""
+        return share(self.hidden_by_compute_ns, self.wall_ns)
+
+    @property
+    def covered_share(self) -> float | None:
+        """Share of the wall time behind compute or communication."""
+        return share(self.hidden_by_compute_ns + self.hidden_by_comm_ns, self.wall_ns)
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes per nanosecond (GB/s, 10^9) over whole copies; transfer kernels left out."""
+        return self.bytes / self.copy_ns if self.bytes and self.copy_ns else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The OVERLAP object of the JSON report."""
+        values = asdict(self)
+        del values["copy_ns"]
+        return {
+            **values,
+            "hidden_share": self.hidden_share,
+            "covered_share": self.covered_share,
+            "gb_per_s": self.gb_per_s,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Overlap:
+        """Read back `to_dict`; `copy_ns` is recovered from the rate."""
+        own = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        rate = values.get("gb_per_s")
+        return cls(**own, copy_ns=round(values["bytes"] / rate) if rate else 0)
+
+
+def _add_blocking(one: Overlap, two: Overlap) -> int | None:
+    known = [o.blocking_ns for o in (one, two) if o.wall_ns or o.blocking_ns is not None]
+    if not known:
+        return None
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """A partition of a window: each instant goes to the first role that applies, in this order."""
+
+    compute_ns: int = 0
+    comm_ns: int = 0
+    transfer_ns: int = 0
+    other_ns: int = 0
+    opaque_ns: int = 0
+    idle_ns: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """Length of the window."""
+        return sum(asdict(self).values())
+
+    def __add__(self, other: TimeBudget) -> TimeBudget:
+        return TimeBudget(**{k: v + getattr(other, k) for k, v in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class Relief:
+    """Device memory that offloading freed at one time, over a window of one device.
+
+    `relief_bytes` is how far the bytes offloaded and not yet reloaded rose, `offloaded_bytes` the
+    D2H bytes counted, `excluded_bytes` the bytes left out because their size moves in one
+    direction only.
+    """
+
+    relief_bytes: int = 0
+    offloaded_bytes: int = 0
+    excluded_bytes: int = 0
+
+    @property
+    def relief_share(self) -> float | None:
+        """How much of what was offloaded was ever away at once; None where nothing was."""
+        return share(self.relief_bytes, self.offloaded_bytes)

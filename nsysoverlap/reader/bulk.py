@@ -1,0 +1,266 @@
+"""Read integer columns of large tables without a Python object per row.
+
+Rows are read from the pages of the file themselves (see `pages`). Where those are unusual SQLite
+packs each column of a block of rows into one JSON array and numpy parses its text. Both are exact
+for all of int64 and need no package beyond numpy, and both work on several threads.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from ..arrays import BoolArray, Int64Array
+from ..schema import UNREADABLE, FoundTable
+from .database import connect
+from .pages import Layout, PageFile, UnusualError, find_layout, read_pages
+
+BLOCK_ROWS = 1 << 16
+"""Rows that SQLite packs at a time."""
+BLOCK_BYTES = 1 << 20
+"""Bytes of pages that are taken apart at a time."""
+_RANGES_PER_THREAD = 8
+
+Block = dict[str, Int64Array]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Query:
+    """Logical columns to read from one table, all of which it has.
+
+    Of the columns in `sized`, texts, only the length in bytes is read, 0 for NULL.
+    """
+
+    table: FoundTable
+    names: tuple[str, ...]
+    sized: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: FoundTable, names: Iterable[str], sized: Iterable[str] = ()) -> Query:
+        """A query for those of the named columns that the table has."""
+
+        def found(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(name for name in names if table.sql(name) is not None)
+
+        return cls(table, found(names), found(sized))
+
+    def select(self, value: Callable[[str, int], str]) -> str:
+        """SQL for one block: row count, last rowid, then one JSON array a column, `row` first.
+
+        `value` turns a column and its default into the SQL expression to collect.
+        """
+        rowid = self.table.rowid
+        defaults = {column.name: column.default for column in self.table.spec.columns}
+        columns = [(self.table.sql(name), defaults[name]) for name in self.names]
+        columns += [(f"length(CAST({self.table.sql(name)} AS BLOB))", 0) for name in self.sized]
+        inner = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(columns))
+        outer = ", ".join(
+            f"json_group_array({value(f'c{i}', default)})" for i, (_, default) in enumerate(columns)
+        )
+        return (
+            f"SELECT count(*), max(r), json_group_array(r), {outer} "  # noqa: S608
+            f"FROM (SELECT {rowid} AS r, {inner} "
+            f"FROM {self.table.quoted} WHERE {rowid} >= ? AND {rowid} <= ? "
+            f"ORDER BY {rowid} LIMIT {BLOCK_ROWS})"
+        )
+
+
+def read_blocks(
+    path: Path, query: Query, digest: Callable[[Block], T], *, threads: int = 2
+) -> list[T]:
+    """Read all rows of `query` and return `digest(block)` of each block in rowid order.
+
+    A block maps every column name, and `row` for the rowid, to an int64 array. NULL and blank
+    text become the column's default; a value that is no integer becomes `-2**63` (see
+    `unreadable`).
+    """
+    with connect_many(path, max(1, threads)) as pool:
+        try:
+            layout = pool.run(lambda c: find_layout(c, query.table, query.names, query.sized))
+            with PageFile(path) as file:
+                return _from_pages(pool, file, layout, query, digest)
+        except UnusualError:
+            return _from_sqlite(pool, query, digest, threads)
+
+
+def _from_pages(
+    pool: connect_many,
+    file: PageFile,
+    layout: Layout,
+    query: Query,
+    digest: Callable[[Block], T],
+) -> list[T]:
+    """Raises `UnusualError` before any row is read; unusual rows are left to SQLite."""
+    pages, last = file.leaves(layout.root)
+    step = max(1, BLOCK_BYTES // file.page_size)
+    bounds = [*range(0, len(pages), step), len(pages)]
+
+    def part(connection: sqlite3.Connection, span: tuple[int, int]) -> list[T]:
+        begin, end = span
+        reach = (int(last[begin - 1]) + 1 if begin else -(2**63), int(last[end - 1]))
+        try:
+            block = read_pages(file, layout, pages[begin:end], reach)
+        except UnusualError:
+            return _read_range(connection, query, reach, digest)
+        return [digest(block)]
+
+    return [block for part in pool.map(part, list(pairwise(bounds))) for block in part]
+
+
+def _from_sqlite(
+    pool: connect_many, query: Query, digest: Callable[[Block], T], threads: int
+) -> list[T]:
+    span = pool.run(lambda c: _rowid_range(c, query.table))
+    if span is None:
+        return []
+    ranges = _split(span[0], span[1], max(1, threads) * _RANGES_PER_THREAD)
+    parts = pool.map(lambda c, span: _read_range(c, query, span, digest), ranges)
+    return [block for part in parts for block in part]
+
+
+def unreadable(values: Int64Array) -> BoolArray:
+    """Mask of the values that `read_blocks` could not read as integers."""
+    mask: BoolArray = values == UNREADABLE
+    return mask
+
+
+class connect_many:  # noqa: N801 - used as a context manager, like `open`
+    """A thread pool in which every thread has its own read-only connection."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._path = path
+        self._threads = threads
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+
+    def __enter__(self) -> connect_many:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do one piece of work on this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = connect(self._path)
+            self._connections.append(connection)
+        return work(connection)
+
+    def map(
+        self,
+        work: Callable[[sqlite3.Connection, tuple[int, int]], T],
+        ranges: list[tuple[int, int]],
+    ) -> list[T]:
+        """Do `work` for each range, on the threads, results in order."""
+        if self._threads == 1 or len(ranges) == 1:
+            return [self.run(lambda c, s=span: work(c, s)) for span in ranges]  # type: ignore[misc]
+        with ThreadPoolExecutor(self._threads) as executor:
+            return list(executor.map(lambda span: self.run(lambda c: work(c, span)), ranges))
+
+
+def _rowid_range(connection: sqlite3.Connection, table: FoundTable) -> tuple[int, int] | None:
+    """Smallest and largest rowid; None for an empty table."""
+    # Asked for together, SQLite would scan the table instead of looking at both its ends.
+    row = connection.execute(
+        f"SELECT (SELECT min({table.rowid}) FROM {table.quoted}), "  # noqa: S608
+        f"(SELECT max({table.rowid}) FROM {table.quoted})"
+    ).fetchone()
+    return None if row[0] is None else (row[0], row[1])
+
+
+def _split(low: int, high: int, n: int) -> list[tuple[int, int]]:
+    """Cut `low` to `high`, both included, into at most n ranges; small tables stay whole."""
+    span = high + 1 - low
+    n = max(1, min(n, span // BLOCK_ROWS))
+    bounds = [low + span * i // n for i in range(n + 1)]
+    return [(first, after - 1) for first, after in pairwise(bounds)]
+
+
+def _read_range(
+    connection: sqlite3.Connection,
+    query: Query,
+    span: tuple[int, int],
+    digest: Callable[[Block], T],
+) -> list[T]:
+    first, last = span
+    value = _plain
+    results: list[T] = []
+    while first <= last:
+        found = _read_block(connection, query, value, (first, last))
+        if found is None and value is _plain:
+            value = _careful
+            continue
+        if found is None:
+            raise sqlite3.DatabaseError(f"table {query.table.table} is unreadable")
+        n_rows, reached, block = found
+        if n_rows:
+            results.append(digest(block))
+        if n_rows < BLOCK_ROWS:
+            break
+        first = reached + 1
+    return results
+
+
+def _read_block(
+    connection: sqlite3.Connection,
+    query: Query,
+    value: Callable[[str, int], str],
+    span: tuple[int, int],
+) -> tuple[int, int, Block] | None:
+    """Number of rows, last rowid and columns; None where `value` lets anything but integers by."""
+    try:
+        n_rows, reached, *texts = connection.execute(query.select(value), span).fetchone()
+    except sqlite3.OperationalError:
+        if value is _plain:
+            # JSON cannot hold a BLOB.
+            return None
+        raise
+    block: Block = {}
+    for name, text in zip(("row", *query.names, *query.sized), texts, strict=True):
+        values = _parse(text)
+        if values is None or len(values) != n_rows:
+            return None
+        block[name] = values
+    return n_rows, reached, block
+
+
+def _plain(column: str, default: int) -> str:
+    """SQL for a column of integers: fast, and wrong for anything else."""
+    return f"ifnull({column}, {default})"
+
+
+def _careful(column: str, default: int) -> str:
+    """SQL that yields an integer for any value: the default for none, a marker for nonsense."""
+    c = column
+    return (
+        f"CASE typeof({c}) WHEN 'integer' THEN {c} WHEN 'null' THEN {default} "
+        f"WHEN 'text' THEN CASE WHEN trim({c}) = '' THEN {default} "
+        f"WHEN CAST(CAST({c} AS INTEGER) AS TEXT) = trim({c}) "
+        f"THEN CAST({c} AS INTEGER) ELSE {UNREADABLE} END "
+        f"WHEN 'real' THEN CASE WHEN CAST({c} AS INTEGER) = {c} AND abs({c}) < 9e15 "
+        f"THEN CAST({c} AS INTEGER) ELSE {UNREADABLE} END ELSE {UNREADABLE} END"
+    )
+
+
+def _parse(text: str) -> Int64Array | None:
+    """Int64 values of a JSON array, or None where it holds anything but integers."""
+    if len(text) <= 2:
+        return np.empty(0, np.int64)
+    if any(mark in text for mark in ('"', "n", ".", "e")):
+        return None
+    try:
+        return np.fromstring(text[1:-1], dtype=np.int64, sep=",")
+    except (ValueError, DeprecationWarning):
+        # What SQLite takes for JSON inside a BLOB can be anything.
+        return None

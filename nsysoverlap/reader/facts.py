@@ -1,0 +1,164 @@
+"""Facts about a capture that decide how far its numbers can be trusted."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .. import schema
+from ..arrays import Int64Array
+from ..host import HostSide
+from ..schema import FoundTable, Schema
+from ..trace import LaunchFacts, Stream, TraceFacts
+from .activities import Columns
+from .bulk import Query, read_blocks, unreadable
+from .privacy import allowed_setting, scrub, scrub_value
+from .values import integer, text
+
+_ENVIRONMENT = re.compile(r"(^|:)ENVIRONMENT_VARIABLE$")
+_OPTIONS = {
+    "CUDA_GRAPH_TRACE_OPTIONS:MODE": "CUDA_GRAPH_TRACE_MODE",
+    "CUDA_SKIP_SOME_API_CALLS": "CUDA_SKIP_SOME_API_CALLS",
+    "CAPTURE_EVENT_TYPE": "CAPTURE_EVENT_TYPE",
+}
+_WARNING = 2
+
+
+def export_meta(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
+    """Name -> value of the export's own table, under either of its names; {} before 2021.5."""
+    table = found.first(schema.META_EXPORT)
+    return {} if table is None else dict(_name_values(connection, table))
+
+
+def time_shift_ns(meta: Mapping[str, str]) -> int:
+    """Nanoseconds that the export added to every timestamp; 0 where it does not say."""
+    try:
+        return int(meta.get("EXPORT_CONFIG_TIME_SHIFT", "0"))
+    except ValueError:
+        return 0
+
+
+def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tuple[str, str]]:
+    rows = connection.execute(
+        f"SELECT {table.sql('name')}, {table.sql('value')} FROM {table.quoted}"  # noqa: S608
+    )
+    return [(name, text(value) or "") for key, value in rows if (name := text(key))]
+
+
+def capture_settings(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
+    """Allow-listed environment variables and capture options, scrubbed; {} before 2023.3."""
+    table = found.find(schema.META_CAPTURE)
+    settings: dict[str, list[str]] = {}
+    for name, value in [] if table is None else _name_values(connection, table):
+        if _ENVIRONMENT.search(name):
+            variable, _, setting = value.partition("=")
+            if allowed_setting(variable):
+                shown = scrub_value(variable, setting.strip().strip('"'))
+                settings.setdefault(variable, []).append(shown)
+            continue
+        option = _OPTIONS.get(re.sub(r"^PROCESS_\d+:", "", name))
+        if option is not None:
+            settings.setdefault(option, []).append(scrub(value))
+    return {name: ", ".join(dict.fromkeys(settings[name])) for name in sorted(settings)}
+
+
+def trace_facts(
+    path: Path,
+    connection: sqlite3.Connection,
+    found: Schema,
+    tables: Mapping[str, Columns],
+    streams: Sequence[Stream],
+    host: HostSide,
+) -> TraceFacts:
+    """Dropped rows, diagnostics, profiler overhead and launches of one export."""
+    launches = launch_facts(connection, found, tables, streams, host)
+    dropped = tuple(t.dropped for t in tables.values() if t.dropped.total)
+    diagnostics: list[tuple[int, str]] = []
+    table = found.find(schema.DIAGNOSTIC)
+    if table is not None:
+        rows = connection.execute(
+            f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}"  # noqa: S608
+        )
+        diagnostics = [
+            (level, scrub(text(message) or ""))
+            for severity, message in rows
+            if (level := integer(severity)) is not None and level >= _WARNING
+        ]
+    overhead = found.find(schema.OVERHEAD)
+    start = end = np.empty(0, np.int64)
+    if overhead is not None:
+        blocks = read_blocks(path, Query.of(overhead, ("start", "end")), lambda b: b, threads=1)
+        if blocks:
+            start, end = (np.concatenate([b[name] for b in blocks]) for name in ("start", "end"))
+            keep = ~(unreadable(start) | unreadable(end))
+            start, end = start[keep], end[keep]
+    return TraceFacts(dropped, tuple(diagnostics), start, end, launches)
+
+
+def launch_facts(
+    connection: sqlite3.Connection,
+    found: Schema,
+    tables: Mapping[str, Columns],
+    streams: Sequence[Stream],
+    host: HostSide,
+) -> LaunchFacts:
+    """How many launches have a GPU row with their (process, correlation id)."""
+    any_row = any(len(t.values["start_ns"]) for t in tables.values())
+    thunks = None if any_row else _thunks(connection, found)
+    if not host.has_calls:
+        return LaunchFacts(n_thunk_ranges=thunks)
+    calls = host.calls
+    counts: list[tuple[int, int]] = []
+    for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
+        wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
+        # A call without an id of its own cannot be matched, so it says nothing.
+        mine = np.flatnonzero(calls.correlation_id != 0)
+        mine = mine[wanted[calls.name[mine]]]
+        pids = host.thread_pid[calls.thread[mine]]
+        counts.append(_count_missing(pids, calls.correlation_id[mine], tables, streams))
+    (n, missing), (n_graph, graph_missing) = counts
+    return LaunchFacts(n, missing, n_graph, graph_missing, thunks)
+
+
+def _count_missing(
+    pids: Int64Array,
+    correlation: Int64Array,
+    tables: Mapping[str, Columns],
+    streams: Sequence[Stream],
+) -> tuple[int, int]:
+    """Distinct (process, correlation id) calls, and those among them without any GPU row."""
+    n = missing = 0
+    for pid in np.unique(pids):
+        calls = np.unique(correlation[pids == pid])
+        has_row = np.zeros(len(calls), np.bool_)
+        # Cut-down exports do not say which process a row or a call is of.
+        own = np.array([s.global_pid in (pid, 0) or pid == 0 for s in streams], dtype=np.bool_)
+        for table in tables.values():
+            mine = own[table.values["stream"]]
+            has_row |= np.isin(calls, table.values["correlation_id"][mine])
+        n += len(calls)
+        missing += int((~has_row).sum())
+    return n, missing
+
+
+def _thunks(connection: sqlite3.Connection, found: Schema) -> int:
+    """Number of NVTX ranges that XLA opens around each piece of GPU work."""
+    table, strings = found.find(schema.NVTX), found.find(schema.STRINGS)
+    if table is None:
+        return 0
+    conditions = []
+    if table.sql("text"):
+        conditions.append(f"CAST({table.sql('text')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*'")
+    if table.sql("text_id") and strings is not None:
+        conditions.append(
+            f"{table.sql('text_id')} IN (SELECT {strings.sql('id')} FROM {strings.quoted} "  # noqa: S608
+            f"WHERE CAST({strings.sql('value')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*')"
+        )
+    if not conditions:
+        return 0
+    query = f"SELECT count(*) FROM {table.quoted} WHERE {' OR '.join(conditions)}"  # noqa: S608
+    return int(connection.execute(query).fetchone()[0])

@@ -1,0 +1,28 @@
+"""Formats of a comparison: finished data in, a string out."""
+
+from __future__ import annotations
+
+import json
+
+from ..compare import Comparison
+from ..compare_sections import comparison_blocks, comparison_to_dict
+from ..errors import UsageError
+from .interface import Layout
+from .rendering import blocks_as_markdown, blocks_as_text
+
+COMPARISON_FORMATS = ("text", "markdown", "json")
+
+
+def render_comparison(result: Comparison, fmt: str, *, width: int = 80, color: bool = False) -> str:
+    """The comparison as text, Markdown or JSON, ending in a newline.
+
+    Raises `UsageError` for another format.
+    """
+    if fmt == "json":
+        return json.dumps(comparison_to_dict(result), indent=2, allow_nan=False) + "\n"
+    if fmt == "markdown":
+        return blocks_as_markdown(comparison_blocks(result))
+    if fmt == "text":
+        return blocks_as_text(comparison_blocks(result), Layout(width=width, color=color))
+    known = ", ".join(COMPARISON_FORMATS)
+    raise UsageError(f"There is no format {fmt!r} of a comparison.", f"Known formats: {known}.")

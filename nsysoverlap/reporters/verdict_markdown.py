@@ -1,0 +1,13 @@
+"""The verdict of a gate as Markdown for pull requests and job summaries."""
+
+from __future__ import annotations
+
+from ..verdict_sections import verdict_blocks
+from ..verdicts import Verdicts
+from .interface import Layout
+from .rendering import blocks_as_markdown
+
+
+def render_verdict_markdown(result: Verdicts, layout: Layout) -> str:
+    """Headline, table, reasons."""
+    return blocks_as_markdown(verdict_blocks(result))

@@ -1,0 +1,13 @@
+"""The verdict of a gate for people."""
+
+from __future__ import annotations
+
+from ..verdict_sections import verdict_blocks
+from ..verdicts import Verdicts
+from .interface import Layout
+from .rendering import blocks_as_text
+
+
+def render_verdict_text(result: Verdicts, layout: Layout) -> str:
+    """Headline, table, reasons."""
+    return blocks_as_text(verdict_blocks(result), layout)

@@ -1,0 +1,100 @@
+"""Quantities as text: one place decides digits and units, and what may be printed at all."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+NONE = "–"
+
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands such as window titles
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences such as colours
+    r"|\x1b[ -/]*[0-~]"
+)
+_KIB = 1024
+
+
+def format_ns(ns: int) -> str:
+    """Nanoseconds as `193.4 ms`; µs below 1 ms, s from 10 s on. Only 0 prints as 0."""
+    if ns == 0:
+        return "0 ms"
+    if abs(ns) < 1_000:
+        return f"{ns} ns"
+    if round(abs(ns) / 1e3, 1) < 1_000:
+        return f"{ns / 1e3:.1f} µs"
+    if round(abs(ns) / 1e6, 1) < 10_000:
+        return f"{ns / 1e6:.1f} ms"
+    return f"{ns / 1e9:.2f} s"
+
+
+def format_span(ns: int) -> str:
+    """Length of a trace or window for running text: as `format_ns`, but s from 1 s on."""
+    return f"{ns / 1e9:.2f} s" if round(ns / 1e6, 1) >= 1_000 else format_ns(ns)
+
+
+def format_bytes(count: int) -> str:
+    """Bytes as `8.00 GiB`; MiB, KiB and B when small."""
+    if count < _KIB:
+        return f"{count} B"
+    for power, unit in ((1, "KiB"), (2, "MiB")):
+        value = round(count / _KIB**power, 1)
+        if value < _KIB:
+            return f"{value:.1f} {unit}"
+    return f"{count / _KIB**3:.2f} GiB"
+
+
+def format_rate(gb_per_s: float | None) -> str:
+    """GB/s with one decimal, three digits below 1; a dash for None."""
+    if gb_per_s is None:
+        return NONE
+    return f"{gb_per_s:.1f}" if gb_per_s >= 1 else f"{gb_per_s:.3g}"
+
+
+def format_at(start_ns: int, end_ns: int) -> str:
+    """A stretch of trace time as `83.516 to 91.709 ms`, in the time base of `--window`."""
+    return f"{start_ns / 1e6:.3f} to {end_ns / 1e6:.3f} ms"
+
+
+def short_kernel(name: str, limit: int = 48) -> str:
+    """A kernel name without return type and arguments, and of a long one both ends.
+
+    Names of templates differ at the end, so that the start alone would not tell them apart.
+    """
+    text = _without_arguments(clean_text(name).removeprefix("void "))
+    if len(text) <= limit:
+        return text
+    head = (limit - 3) // 2
+    return f"{text[:head]}...{text[len(text) - (limit - 3 - head) :]}"
+
+
+def _without_arguments(name: str) -> str:
+    """`name` up to the parenthesis that the one at its end closes; it may hold others before."""
+    if not name.endswith(")"):
+        return name
+    depth = 0
+    for at in range(len(name) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            return name[:at]
+    return name
+
+
+def clean_text(text: str) -> str:
+    """Text from a trace as one printable line.
+
+    Terminal escapes are removed, other control characters, line breaks and direction overrides
+    become spaces, and what cannot be encoded becomes a question mark.
+    """
+    printable = "".join(_replacement(char) for char in _ESCAPES.sub("", text))
+    return " ".join(printable.split())
+
+
+def _replacement(char: str) -> str:
+    category = unicodedata.category(char)
+    if category == "Cs":
+        return "?"
+    overrides = unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO"} or (
+        "\u2066" <= char <= "\u2069"
+    )
+    return " " if overrides or category in {"Cc", "Zl", "Zp"} else char

@@ -1,0 +1,1 @@
+"""Builds real SQLite exports from drawings; `tests.tracebuilder` is the door."""

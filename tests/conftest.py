@@ -1,0 +1,46 @@
+"""Shared by all tests: a fixed terminal width, and golden files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the files in tests/golden from what the code says now, then review the diff",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output must not depend on the terminal the tests run in."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with `tests/golden/NAME`; a mismatch is kept as `tests/actual/NAME`."""
+
+    def check(name: str, actual: str) -> None:
+        expected_file = HERE / "golden" / name
+        if request.config.getoption("--update-golden"):
+            expected_file.parent.mkdir(exist_ok=True)
+            expected_file.write_text(actual, encoding="utf-8", newline="\n")
+            return
+        expected = expected_file.read_text(encoding="utf-8") if expected_file.exists() else ""
+        if actual != expected:
+            actual_file = HERE / "actual" / name
+            actual_file.parent.mkdir(exist_ok=True)
+            actual_file.write_text(actual, encoding="utf-8", newline="\n")
+        assert actual == expected, f"see tests/actual/{name}, or run pytest --update-golden"
+
+    return check

@@ -1,0 +1,672 @@
+"""The command line as a shell sees it: exit codes, what goes to stdout and what to stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import pty
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nsysoverlap import __version__, ranks, reporters
+from nsysoverlap.cli import main, terminal
+from nsysoverlap.cli.report import FORMATS
+from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
+from nsysoverlap.errors import TraceFileError
+from nsysoverlap.transfers import COLUMNS
+
+from .tracebuilder import build, draw
+from .traces import h200
+
+REPO = Path(__file__).parents[1]
+DRAWING = """
+    dev0 s7  compute: .####....##.
+    dev0 s20 h2d:     ...####.....
+"""
+TRACE = str(h200("jax_unroll_lhs"))
+EVENTS_LOST = str(h200("jax_fsdp2_events_lost"))
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def start(*args: str, **options: object) -> subprocess.Popen[bytes]:
+    """The real thing, in a process of its own."""
+    command = [sys.executable, "-m", "nsysoverlap", *args]
+    settings: dict[str, object] = {
+        "cwd": REPO,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        **options,
+    }
+    return subprocess.Popen(command, **settings)  # type: ignore[call-overload, no-any-return]
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr."""
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, (stdout or b"").decode(), (stderr or b"").decode()
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> Path:
+    return build(tmp_path / "drawn.sqlite", DRAWING)
+
+
+# Exit codes.
+
+EXIT_CODES: list[tuple[int, list[str]]] = [
+    (0, ["--version"]),
+    (0, ["-h"]),
+    (0, ["report", "--help"]),
+    (0, ["report", TRACE]),
+    (0, ["report", TRACE, "--format", "json"]),
+    (0, ["report", TRACE, "--format", "markdown"]),
+    (0, ["report", TRACE, "--window", "100ms:200ms"]),
+    (0, ["report", TRACE, "--link-gbps", "55,53"]),
+    (0, ["report", TRACE, "--transfer-kernels", "off"]),
+    (0, ["report", TRACE, "--strict"]),
+    (0, ["report", str(h200("jax_unroll_save"))]),
+    (0, ["report", TRACE, "missing.sqlite"]),
+    (0, ["transfers", TRACE]),
+    (0, ["transfers", EVENTS_LOST]),
+    (0, ["info", TRACE]),
+    (0, ["info", EVENTS_LOST]),
+    (0, ["rules"]),
+    (0, ["rules", TRACE]),
+    (0, ["rules", EVENTS_LOST]),
+    (0, ["rules", "--explain", "no kernel has this name"]),
+    (2, ["no-such-command"]),
+    (2, ["--no-such-option"]),
+    (2, ["report"]),
+    (2, ["report", ""]),
+    (2, ["report", TRACE, "--format", "html"]),
+    (2, ["report", TRACE, "--window", "200ms"]),
+    (2, ["report", TRACE, "--window", "200ms:100ms"]),
+    (2, ["report", TRACE, "--window", "100s:200s"]),
+    (2, ["report", TRACE, "--link-gbps", "55"]),
+    (2, ["report", TRACE, "--config", "missing.toml"]),
+    (2, ["report", TRACE, "--output", "missing/folder/report.txt"]),
+    (2, ["report", TRACE, "--output", "."]),
+    (2, ["report", "missing.sqlite"]),
+    (2, ["report", "missing.sqlite", "gone.sqlite"]),
+    (2, ["report", TRACE, "missing.sqlite", "--strict"]),
+    (2, ["transfers", "missing.sqlite"]),
+    (2, ["transfers", TRACE, TRACE]),
+    (2, ["transfers", TRACE, "--format", "parquet"]),
+    (2, ["info", "missing.sqlite"]),
+    (2, ["rules", "missing.sqlite"]),
+    (2, ["rules", "--config", "missing.toml"]),
+    (3, ["report", EVENTS_LOST]),
+    (3, ["report", TRACE, EVENTS_LOST]),
+    (3, ["report", str(h200("micro_graph_graph")), "--format", "json"]),
+]
+
+
+@pytest.mark.parametrize(("code", "args"), EXIT_CODES)
+def test_exit_code(code: int, args: list[str]) -> None:
+    result = run(*args)
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit | None)
+    assert (result.stdout == "") == (code == 2)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "args"),
+    [(0, ["report", TRACE]), (2, ["report", "missing.sqlite"]), (3, ["report", EVENTS_LOST])],
+)
+def test_exit_code_of_a_process(code: int, args: list[str]) -> None:
+    status, stdout, stderr = finish(start(*args))
+    assert status == code
+    assert bool(stdout) == (code != 2)
+    assert bool(stderr) == (code == 2)
+
+
+def test_version_and_console_script() -> None:
+    assert run("--version").stdout == f"nsysoverlap {__version__}\n"
+    assert finish(start("--version"))[1] == f"nsysoverlap {__version__}\n"
+
+
+@pytest.mark.parametrize("command", list(main.commands))
+def test_help_names_units_and_exit_codes(command: str) -> None:
+    text = run(command, "-h").stdout
+    assert text == run(command, "--help").stdout
+    assert text.startswith(f"Usage: main {command} ")
+    assert re.search(r"Exit codes: 0 .*\b2 bad usage", " ".join(text.split()))
+    assert max(map(len, text.splitlines())) <= 80
+    summary = main.commands[command].short_help or ""
+    assert f"{command}  ".strip() in run("-h").stdout
+    assert summary in run("-h").stdout
+
+
+# What goes wrong inside.
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (MemoryError(), 2, "Error: Not enough memory. Use a machine with more memory"),
+        (KeyboardInterrupt(), 130, ""),
+        (PermissionError(13, "Permission denied", "/home/jane/x.sqlite"), 2, "Error: x.sqlite: P"),
+        (
+            TraceFileError("a\x1b[31m.sqlite: is\nbad.", "Do\nit again."),
+            2,
+            "Error: a.sqlite: is bad. Do it again.\n",
+        ),
+        (ZeroDivisionError("by zero"), 2, "Internal error: ZeroDivisionError: by zero\nThis is a"),
+    ],
+)
+def test_error_inside(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ranks, "analyze_many", fail)
+    result = run("report", TRACE)
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.startswith(says)
+    assert "Traceback" not in result.stderr
+    assert "/home/jane" not in result.stderr
+
+
+def test_debug_variable_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYSOVERLAP_DEBUG", "1")
+    monkeypatch.setattr(ranks, "analyze_many", lambda *_, **__: 1 / 0)
+    result = run("report", TRACE)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "ZeroDivisionError" in result.stderr
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    """A reader that never ends, and Ctrl-C."""
+    code = (
+        "import sys, time; from nsysoverlap import ranks; from nsysoverlap.cli import main\n"
+        "ranks.analyze_many = lambda *_, **__: (print('busy', file=sys.stderr, flush=True), "
+        "time.sleep(60))\n"
+        "main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "report", TRACE, "-o", str(tmp_path / "out")],
+        cwd=REPO,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"busy\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert stderr == b""
+    assert os.listdir(tmp_path) == []
+
+
+# Where it is written.
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
+    target = tmp_path / "report"
+    to_stdout = run("report", TRACE, "--format", fmt)
+    to_file = run("report", TRACE, "--format", fmt, "-o", target)
+    assert to_file.exit_code == 0
+    assert to_file.stdout == ""
+    assert to_file.stderr == f"Wrote {target}\n"
+    assert target.read_text(encoding="utf-8") == to_stdout.stdout
+    assert to_stdout.stderr == ""
+    assert run("report", TRACE, "--format", fmt, "-o", "-").stdout == to_stdout.stdout
+
+
+def test_formats_are_the_reporters() -> None:
+    assert tuple(reporters.REPORTERS) == FORMATS
+
+
+@pytest.mark.parametrize("command", ["report", "transfers"])
+def test_trace_is_never_overwritten(drawn: Path, command: str) -> None:
+    before = drawn.read_bytes()
+    for trace in (drawn, drawn.parent):
+        result = run(command, trace, "-o", drawn)
+        assert result.exit_code == 2
+        assert result.stderr == (
+            "Error: drawn.sqlite: is an input and would be overwritten. Give another output file.\n"
+        )
+    assert drawn.read_bytes() == before
+
+
+def test_disk_full_on_stdout() -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this system")
+    with open("/dev/full", "wb") as full:
+        status, _, stderr = finish(start("report", TRACE, stdout=full))
+    assert status == 2
+    assert stderr == (
+        "Error: stdout: cannot be written (No space left on device). Use --output FILE.\n"
+    )
+
+
+def test_closed_stdout() -> None:
+    script = 'exec "$@" >&-'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "nsysoverlap", "report", TRACE]
+    done = subprocess.run(command, cwd=REPO, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr == b"Error: stdout is closed. Use --output FILE.\n"
+
+
+@pytest.mark.parametrize(("trace", "code"), [(TRACE, 0), (EVENTS_LOST, 3)])
+def test_reader_that_leaves_early_changes_nothing(trace: str, code: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    status, _, stderr = finish(start("report", trace, stdout=write))
+    os.close(write)
+    assert (status, stderr) == (code, "")
+
+
+def test_stdout_without_unicode() -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    status, stdout, stderr = finish(start("report", TRACE, env=env))
+    assert (status, stderr) == (0, "")
+    assert "59.5 % of 477.6 ms" in stdout
+
+
+# On a terminal.
+
+
+def on_terminal(*args: str, columns: int = 100, **variables: str) -> str:
+    """What a terminal of so many columns shows, both streams."""
+    master, slave = pty.openpty()
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+    env |= {"TERM": "xterm", **variables}
+    if columns:
+        subprocess.run(["stty", "cols", str(columns)], stdin=slave, check=True)
+    process = start(*args, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(master)
+    assert process.wait(timeout=60) == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_colour_only_on_a_terminal_that_wants_it() -> None:
+    assert "\x1b[" in on_terminal("report", TRACE)
+    assert "\x1b[" not in on_terminal("report", TRACE, NO_COLOR="1")
+    assert "\x1b[" not in on_terminal("report", TRACE, TERM="dumb")
+    assert "\x1b[" not in run("report", TRACE).stdout
+
+
+@pytest.mark.parametrize(("columns", "widest"), [(80, 80), (100, 100), (300, 120)])
+def test_width_of_the_terminal_is_used(columns: int, widest: int) -> None:
+    shown = on_terminal("report", TRACE, columns=columns, NO_COLOR="1").splitlines()
+    assert widest - 12 <= max(map(len, shown)) <= widest
+
+
+def test_pipe_is_80_columns_wide() -> None:
+    for args in (["report", TRACE], ["info", TRACE], ["rules"], ["rules", TRACE]):
+        lines = run(*args).stdout.splitlines()
+        assert 60 <= max(map(len, lines)) <= 80
+        assert all(line == line.rstrip() for line in lines)
+
+
+def test_progress_waits_and_clears_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with terminal.progress("Reading"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(terminal, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(terminal, "_FRAME_S", 0.01)
+    with terminal.progress("Reading"):
+        time.sleep(0.3)
+    shown = capsys.readouterr().err
+    assert shown.startswith("\r| Reading\r/ Reading")
+    assert shown.endswith("\r\x1b[K")
+
+
+# Several traces.
+
+
+def test_unreadable_trace_among_several_is_named(tmp_path: Path, drawn: Path) -> None:
+    (tmp_path / "bad.sqlite").write_text("no database")
+    (tmp_path / "empty").mkdir()
+    result = run("report", tmp_path, tmp_path / "empty", "--format", "json")
+    assert result.exit_code == 0
+    lines = sorted(result.stderr.splitlines())
+    assert [line.split(" ")[:2] for line in lines] == [
+        ["Skipped:", "bad.sqlite:"],
+        ["Skipped:", "empty:"],
+    ]
+    assert [trace["path"] for trace in json.loads(result.stdout)["traces"]] == [drawn.name]
+
+
+def test_strict_writes_nothing(tmp_path: Path, drawn: Path) -> None:
+    (tmp_path / "bad.sqlite").write_text("no database")
+    target = tmp_path / "out.json"
+    result = run("report", tmp_path, "--strict", "--format", "json", "-o", target)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: bad.sqlite: is a text file")
+    assert not target.exists()
+
+
+def test_traces_add_up(tmp_path: Path) -> None:
+    for rank in range(2):
+        build(tmp_path / f"rank{rank}.sqlite", DRAWING, pid=1000 + rank)
+    report = json.loads(run("report", tmp_path, "--format", "json").stdout)
+    assert report["totals"]["h2d"]["wall_ns"] == 8000
+    assert report["totals"]["h2d"]["hidden_by_compute_ns"] == 4000
+    assert [trace["rank"] for trace in report["traces"]] == [0, 1]
+    same = json.loads(run("report", tmp_path, tmp_path, "--format", "json").stdout)
+    assert len(same["traces"]) == 2
+
+
+@pytest.mark.parametrize("command", ["transfers", "info", "rules"])
+def test_commands_for_one_trace_refuse_a_folder_of_two(tmp_path: Path, command: str) -> None:
+    for rank in range(2):
+        build(tmp_path / f"rank{rank}.sqlite", DRAWING)
+    result = run(command, tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: {tmp_path.name}: the folder holds 2 traces, and this command takes one. "
+        "Name one, such as rank0.sqlite.\n"
+    )
+    (tmp_path / "rank1.sqlite").unlink()
+    assert run(command, tmp_path).exit_code == 0
+
+
+# Options.
+
+
+def test_options_reach_the_numbers(tmp_path: Path) -> None:
+    trace = str(h200("jax_scan_pipelined"))
+
+    def d2h(*args: str) -> dict[str, int]:
+        result = run("report", trace, "--format", "json", *args)
+        assert result.exit_code == 0
+        values: dict[str, int] = json.loads(result.stdout)["totals"]["d2h"]
+        return values
+
+    assert (d2h()["n"], d2h()["n_by_kernel"]) == (64, 8)
+    assert (d2h("--transfer-kernels", "off")["n"]) == 56
+    config = tmp_path / "own.toml"
+    config.write_text('transfer_kernels = "off"\n[links]\nh2d_gbps = 40\nd2h_gbps = 30\n')
+    assert d2h("--config", str(config))["n"] == 56
+    assert d2h("--config", str(config), "--transfer-kernels", "auto")["n"] == 64
+    assert d2h("--window", "200ms:300ms")["wall_ns"] < d2h()["wall_ns"]
+
+    def link(*args: str) -> list[float]:
+        report = json.loads(run("report", trace, "--format", "json", *args).stdout)
+        return [report["devices"][0]["link"][key] for key in ("h2d_gbps", "d2h_gbps")]
+
+    assert link() == [63, 63]
+    assert link("--config", str(config)) == [40, 30]
+    assert link("--config", str(config), "--link-gbps", "55,53.5") == [55, 53.5]
+
+
+def test_report_names_its_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text("")
+    assert "own.toml" in run("report", TRACE, "--config", config).stdout
+    assert str(tmp_path) not in run("report", TRACE, "--config", config).stdout
+
+
+# transfers
+
+
+def table(*args: str | Path) -> list[dict[str, str]]:
+    result = run("transfers", *args)
+    assert result.exit_code == 0
+    return list(csv.DictReader(result.stdout.splitlines()))
+
+
+def test_transfers_as_csv(drawn: Path) -> None:
+    assert run("transfers", drawn).stdout.splitlines()[0] == ",".join(COLUMNS)
+    (row,) = table(drawn)
+    assert row["direction"] == "h2d"
+    assert int(row["end_ns"]) - int(row["start_ns"]) == 4000
+    assert (row["bytes"], row["bytes_estimated"], row["gb_per_s"]) == ("200000", "", "50.000")
+    assert (row["hidden_ns"], row["comm_ns"], row["exposed_ns"]) == ("2000", "0", "2000")
+    assert (row["src_kind"], row["dst_kind"], row["by_kernel"]) == ("pinned", "device", "false")
+    assert row["top_hiding_kernel"] == "gemm_fusion_dot_1"
+
+
+def test_transfers_agree_with_the_report() -> None:
+    trace = h200("jax_scan_pipelined")
+    total = json.loads(run("report", trace, "--format", "json").stdout)["totals"]
+    rows = table(trace)
+    for direction in ("h2d", "d2h"):
+        own = [row for row in rows if row["direction"] == direction]
+        assert len(own) == total[direction]["n"]
+        assert sum(int(row["bytes"] or 0) for row in own) == total[direction]["bytes"]
+        by_kernel = [row for row in own if row["by_kernel"] == "true"]
+        assert len(by_kernel) == total[direction]["n_by_kernel"]
+        assert all(row["gb_per_s"] == "" for row in by_kernel)
+    starts = [int(row["start_ns"]) for row in rows]
+    assert starts == sorted(starts)
+
+
+def test_transfers_to_a_file(tmp_path: Path, drawn: Path) -> None:
+    target = tmp_path / "copies.csv"
+    result = run("transfers", drawn, "-o", target)
+    assert (result.stdout, result.stderr) == ("", f"Wrote {target}\n")
+    assert target.read_text() == run("transfers", drawn).stdout
+
+
+def test_transfers_of_a_trace_without_any() -> None:
+    result = run("transfers", h200("jax_unroll_save"))
+    assert result.stdout == ",".join(COLUMNS) + "\n"
+    assert result.stderr.startswith("Note: jax_unroll_save.sqlite has no host transfers;")
+    result = run("transfers", TRACE, "--window", "0:1")
+    assert "has no host transfers in this window;" in result.stderr
+
+
+def test_names_are_free_of_terminal_codes(tmp_path: Path) -> None:
+    builder = draw("dev0 s20 h2d: ####")
+    builder.kernel(0, 4000, "evil\x1b[2J\nname")
+    path = builder.write(tmp_path / "evil.sqlite")
+    for args in (["transfers"], ["rules"], ["report"], ["info"]):
+        assert "\x1b" not in run(*args, path).stdout
+    assert table(path)[0]["top_hiding_kernel"] == "evil name"
+
+
+def test_transfers_as_parquet(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    target = tmp_path / "copies.parquet"
+    trace = h200("jax_scan_pipelined")
+    result = run("transfers", trace, "--format", "parquet", "-o", target)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"Wrote {target}\n")
+    read = parquet.read_table(target)
+    assert tuple(read.column_names) == COLUMNS
+    types = {name: str(read.schema.field(name).type) for name in COLUMNS}
+    expected = dict.fromkeys(COLUMNS, "int64")
+    expected |= dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(BOOL_COLUMNS, "bool")
+    assert types == expected | dict.fromkeys(FLOAT_COLUMNS, "double")
+    rows = table(trace)
+    assert [str(v) for v in read["start_ns"].to_pylist()] == [row["start_ns"] for row in rows]
+    assert [v or "" for v in read["src_kind"].to_pylist()] == [row["src_kind"] for row in rows]
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = run("transfers", TRACE, "--format", "parquet", "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: Parquet needs pyarrow, which is not installed. "
+        "Run: pip install 'nsysoverlap[parquet]'\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+def test_parquet_is_not_written_to_stdout() -> None:
+    result = run("transfers", TRACE, "--format", "parquet")
+    assert result.stderr == (
+        "Error: Parquet is not written to stdout. Give a file with --output FILE.\n"
+    )
+
+
+# info
+
+
+def test_info_as_text() -> None:
+    text = run("info", h200("ddp_two_procs")).stdout
+    assert "nsys version    2025.3" in text
+    assert "schema version  3.20.3" in text
+    assert text.count("NVIDIA H200") >= 2
+    assert "CUPTI_ACTIVITY_KIND_MEMCPY" in text
+    assert "CUDA device 0 of pid " in text
+    assert "Health" in text
+
+
+def test_info_as_json() -> None:
+    values = json.loads(run("info", TRACE, "--format", "json").stdout)
+    assert values["format"] == "nsysoverlap.info"
+    assert values["path"] == "jax_unroll_lhs.sqlite"
+    assert values["schema_version"] == "3.20.3"
+    assert values["tables"]["CUPTI_ACTIVITY_KIND_KERNEL"] == 1128
+    assert values["gpus"][0]["name"] == "NVIDIA H200"
+    assert "--xla_gpu_enable_latency_hiding_scheduler=true" in values["capture"]["XLA_FLAGS"]
+    (device,) = values["devices"]
+    assert (device["device_id"], device["gpu_id"], device["proven"]) == (0, 0, True)
+    assert values["extent_ns"][0] < values["extent_ns"][1]
+
+
+def test_info_of_a_trace_that_lost_its_events() -> None:
+    values = json.loads(run("info", EVENTS_LOST, "--format", "json").stdout)
+    assert values["health"][0]["code"] == "events-lost"
+    assert values["devices"] == []
+    assert values["extent_ns"] is None
+
+
+# rules
+
+
+def test_rules_are_listed_in_order() -> None:
+    text = run("rules").stdout
+    names = [rule["name"] for rule in json.loads(run("rules", "--format", "json").stdout)[
+        "kernel_rules"
+    ]]  # fmt: skip
+    assert names[0] == "xla-host-write"
+    assert names[-1] == "compute"
+    found = [text.index(f"\n{name} ") for name in names]
+    assert found == sorted(found)
+    assert "ncclAllReduceRingLLKernel_sum_f32" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "says"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "nccl (", "counts as  comm"),
+        ("wrapped_dynamic_slice", "xla-host-read (", "counts as  h2d, or compute (see why)"),
+        ("all_reduce_fusion_3", "xla-fusion (", "counts as  compute"),
+        ("", "compute (", "(no name)"),
+    ],
+)
+def test_explain(name: str, rule: str, says: str) -> None:
+    result = run("rules", "--explain", name)
+    assert result.exit_code == 0
+    assert f"rule       {rule}" in result.stdout
+    assert says in result.stdout
+    explained = json.loads(run("rules", "--explain", name, "--format", "json").stdout)
+    assert explained["explanation"]["rule"] == rule.removesuffix(" (")
+
+
+def test_own_rules_come_first(tmp_path: Path) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text('[[rule]]\nname = "ring"\npattern = "gemm_"\nrole = "comm"\nwhy = "Ours."\n')
+    assert "ring         " in run("rules", "--config", config).stdout
+    assert "Ours. Pattern: gemm_" in run("rules", "--config", config).stdout
+    explained = run("rules", "--config", config, "--explain", "gemm_fusion_dot_1").stdout
+    assert "rule       ring (1 of " in explained
+    drawn = build(tmp_path / "t.sqlite", DRAWING)
+    listed = json.loads(run("rules", drawn, "--config", config, "--format", "json").stdout)
+    assert [(row["name"], row["role"]) for row in listed["names"]] == [
+        ("gemm_fusion_dot_1", "comm")
+    ]
+
+
+def test_rules_with_a_trace_show_its_names() -> None:
+    text = run("rules", h200("jax_scan_pipelined")).stdout
+    assert "wrapped_dynamic_update_slice_3" in text
+    assert "xla-host-write" not in text
+    both = run("rules", h200("jax_scan_pipelined"), "--explain", "x").stdout
+    assert both.endswith(text)
+    assert "rule       compute (" in both
+
+
+# Speed.
+
+
+def loaded_modules(*args: str) -> set[str]:
+    """Top-level modules in memory after a command, in a process of its own."""
+    code = (
+        "import sys; from nsysoverlap.cli import main\n"
+        "try: main()\n"
+        "finally: print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, *args]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+HEAVY = {"pandas", "matplotlib", "sqlite_utils", "jinja2", "pyarrow", "jsonschema"}
+
+
+@pytest.mark.parametrize(
+    ("args", "unwanted"),
+    [
+        (["--help"], HEAVY | {"numpy", "rich", "sqlite3"}),
+        (["--version"], HEAVY | {"numpy", "rich", "sqlite3"}),
+        (["report", TRACE], HEAVY),
+        (["report", TRACE, "--format", "json"], HEAVY | {"rich"}),
+        (["report", TRACE, "--format", "markdown"], HEAVY | {"rich"}),
+        (["transfers", TRACE], HEAVY | {"rich"}),
+        (["info", TRACE], HEAVY),
+        (["rules"], HEAVY),
+    ],
+)
+def test_heavy_modules_load_only_where_used(args: list[str], unwanted: set[str]) -> None:
+    loaded = loaded_modules(*args)
+    assert "click" in loaded
+    assert loaded & unwanted == set()
+
+
+def cpu_seconds(*command: str) -> float:
+    """The least of three runs, imports included."""
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], cwd=REPO, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(spent)
+
+
+def test_import_is_cheap() -> None:
+    assert cpu_seconds("-c", "import nsysoverlap") < 0.3
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_report_on_a_small_trace_is_quick(fmt: str) -> None:
+    trace = str(h200("jax_scan_pipelined"))
+    assert cpu_seconds("-m", "nsysoverlap", "report", trace, "--format", fmt) < 0.8

@@ -1,0 +1,93 @@
+"""Which findings a report prints, in which order and words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nsysoverlap.blocks import Block, Entries, Paragraph
+from nsysoverlap.finding_text import findings_section
+from nsysoverlap.report import Basis, Evidence, Finding, OverlapReport
+from nsysoverlap.view import View
+
+from . import sample_reports as samples
+
+
+def shown(findings: str, report: OverlapReport | None = None) -> Entries:
+    (block,) = findings_section(report or samples.stepped(), View(findings=findings))
+    assert isinstance(block, Entries)
+    return block
+
+
+def codes(block: Entries) -> list[str]:
+    return [entry.title.rsplit("(", 1)[1].rstrip(")") for entry in block.entries]
+
+
+def one(finding: Finding, report: OverlapReport | None = None) -> str:
+    """Title of the only finding of a report."""
+    changed = replace(report or samples.stepped(), findings=(finding,))
+    return shown("top", changed).entries[0].title
+
+
+def test_top_findings_are_warnings_by_cost() -> None:
+    block = shown("top")
+    assert codes(block) == ["round-trip", "late-h2d", "d2h-tail", "head-of-line", "no-duplex"]
+    assert block.note == "2 more: nsysoverlap report train.sqlite --findings all"
+
+
+def test_all_findings_end_with_notes() -> None:
+    block = shown("all")
+    assert codes(block)[5:] == ["slow-link", "transfer-kernels"]
+    assert block.note == ""
+
+
+def test_one_code_and_no_finding() -> None:
+    assert codes(shown("late-h2d")) == ["late-h2d"]
+    none: list[Block] = []
+    assert findings_section(samples.stepped(), View(findings="none")) == none
+    assert findings_section(samples.plain(), View(findings="all")) == none
+    assert findings_section(samples.stepped(), View(findings="slow")) == [
+        Paragraph("There is no finding 'slow' in this report.")
+    ]
+
+
+def test_top_shows_one_example_and_a_code_three() -> None:
+    assert shown("top").entries[1].examples == (
+        "83.516 to 90.916 ms, copy-start.0.1: H2D of 384.0 MiB",
+    )
+    assert len(shown("late-h2d").entries[0].examples) == 3
+    assert len(shown("all").entries[1].examples) == 3
+
+
+def test_title_with_cost() -> None:
+    finding = Finding("no-duplex", "note", "They take turns.", "", "", 2_500_000)
+    assert one(finding) == "2.5 ms a step: They take turns (no-duplex)"
+    assert one(replace(finding, cost_ns=0)) == "They take turns (no-duplex)"
+    whole = replace(samples.stepped(), basis=Basis())
+    assert one(finding, whole) == "2.5 ms: They take turns (no-duplex)"
+
+
+def test_text_leaves_out_what_is_empty() -> None:
+    finding = Finding("x", "note", "T", "", "Do it.")
+    block = shown("x", replace(samples.stepped(), findings=(finding,)))
+    assert block.entries[0].text == ("Fix: Do it.",)
+    block = shown("x", replace(samples.stepped(), findings=(replace(finding, remedy=""),)))
+    assert block.entries[0].text == ()
+
+
+def test_examples_name_their_owner_where_there_is_a_choice() -> None:
+    row = Evidence(1_000_000, 2_000_000, "copy-start.1 of 3 B", "copy-start.1", "dev 1", "a.sqlite")
+    finding = Finding("x", "note", "T", "D", "R", 0, (row,))
+
+    def example(report: OverlapReport) -> str:
+        return shown("x", replace(report, findings=(finding,))).entries[0].examples[0]
+
+    assert example(samples.stepped()) == "1.000 to 2.000 ms: copy-start.1 of 3 B"
+    assert example(samples.two_devices()) == "1.000 to 2.000 ms, dev 1: copy-start.1 of 3 B"
+    assert example(samples.many_devices()) == (
+        "1.000 to 2.000 ms, a.sqlite, dev 1: copy-start.1 of 3 B"
+    )
+
+
+def test_several_traces_are_not_named_in_the_command() -> None:
+    many = replace(samples.many_devices(), findings=samples.findings())
+    assert shown("top", many).note == "2 more: nsysoverlap report --findings all"

@@ -1,0 +1,127 @@
+"""Relief, bounds and the cost of hiding, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nsysoverlap.blocks import Paragraph, Table
+from nsysoverlap.gain_tables import gain_section
+from nsysoverlap.report import Bounds, DeviceReport, Effective, Rate, Relief, Slowdown
+from nsysoverlap.view import View
+
+from . import sample_reports as samples
+
+IN_FULL = View(by="op")
+
+
+def rows(device: DeviceReport, view: View = IN_FULL) -> dict[str, str]:
+    found = gain_section(samples.report(device), view)
+    return {row[0]: row[1] for block in found if isinstance(block, Table) for row in block.rows}
+
+
+def test_all_that_can_be_said() -> None:
+    assert rows(samples.stepped_device()) == {
+        "relief": "768.0 MiB of the 3.00 GiB offloaded a step were on the host at once (25.0 %): "
+        "that is the device memory it frees. Left out: 1.0 MiB in sizes that moved in one "
+        "direction only.",
+        "at best": "100.0 % behind compute; a median step of 257.8 ms with nothing exposed, now "
+        "306.3 ms (bounds, not promises).",
+        "H2D rate": "50.1 GB/s hidden (n 12, p10-p90 48.0-53.1), 55.0 GB/s exposed (n 20, "
+        "p10-p90 54.8-55.4).",
+        "D2H rate": "53.3 GB/s hidden (n 31, p10-p90 52.9-54.3), no copy mostly exposed.",
+        "compute": "3.2 % slower beside transfers, 1.1 ms a step (n 120 against 340 alone, "
+        "p10-p90 1.01x-1.06x; 62.5 % of 240.0 ms compared).",
+    }
+
+
+def test_by_default_only_what_could_be_compared() -> None:
+    device = samples.stepped_device()
+    assert list(rows(device, View())) == ["relief", "at best", "compute"]
+    unknown = replace(device, effective=Effective(compute=Slowdown(beside_ns=5)))
+    assert list(rows(unknown, View())) == ["relief", "at best"]
+    assert list(rows(unknown)) == ["relief", "at best", "compute"]
+
+
+def test_without_steps_nothing_is_a_step() -> None:
+    device = replace(samples.stepped_device(), steps=())
+    text = rows(device)
+    assert text["relief"].startswith("768.0 MiB were on the host at once, of 3.00 GiB offloaded")
+    assert text["at best"] == (
+        "100.0 % behind compute; 257.8 ms for the whole with nothing exposed, now 1.32 s "
+        "(bounds, not promises)."
+    )
+    assert "slower beside transfers, 4.2 ms in all (n 120" in text["compute"]
+
+
+def test_nothing_without_transfers() -> None:
+    told = samples.stepped_device()
+    idle = replace(samples.device(), effective=told.effective, bounds=told.bounds)
+    assert gain_section(samples.report(idle), IN_FULL) == []
+    assert gain_section(samples.plain(), IN_FULL) == []
+
+
+@pytest.mark.parametrize(
+    ("relief", "text"),
+    [
+        (None, None),
+        (Relief(), None),
+        (Relief(0, 0, 7), "Nothing came back: all 7 B moved in sizes seen in one direction only."),
+        (
+            Relief(2, 4),
+            "2 B of the 4 B offloaded a step were on the host at once (50.0 %): that is the device "
+            "memory it frees.",
+        ),
+    ],
+)
+def test_relief(relief: Relief | None, text: str | None) -> None:
+    assert rows(replace(samples.stepped_device(), relief=relief)).get("relief") == text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        (None, None),
+        (Bounds(), None),
+        (Bounds(0.5), "50.0 % behind compute (bounds, not promises)."),
+    ],
+)
+def test_bounds(bounds: Bounds | None, text: str | None) -> None:
+    assert rows(replace(samples.stepped_device(), bounds=bounds)).get("at best") == text
+
+
+def with_slowdown(compute: Slowdown, comm: Slowdown | None = None) -> dict[str, str]:
+    effective = Effective(compute=compute, comm=comm or Slowdown())
+    return rows(replace(samples.stepped_device(), effective=effective))
+
+
+def test_what_cannot_be_compared_says_so() -> None:
+    text = with_slowdown(Slowdown(beside_ns=5_000_000))
+    assert text["compute"].startswith("Not comparable: nothing in 5.0 ms beside transfers ran")
+    assert "H2D rate" not in text
+    assert "comm" not in text
+    assert with_slowdown(Slowdown())["compute"] == "No launch ran mostly beside a transfer."
+
+
+def test_faster_beside_transfers_and_communication() -> None:
+    comm = Slowdown(3, 4, 200_000_000, 200_000_000, -8_000_000, 0.95)
+    assert with_slowdown(Slowdown(), comm)["comm"] == (
+        "5.0 % faster beside transfers (n 3 against 4 alone; 100.0 % of 200.0 ms compared)."
+    )
+
+
+def test_a_rate_without_spread() -> None:
+    effective = Effective(h2d_exposed=Rate(1, 0.5))
+    text = rows(replace(samples.stepped_device(), effective=effective))
+    assert text["H2D rate"] == "no copy mostly hidden, 0.5 GB/s exposed (n 1)."
+
+
+def test_many_devices_name_the_least_relief() -> None:
+    devices = [samples.stepped_device() for _ in range(4)]
+    devices[2] = replace(devices[2], device_id=2, relief=Relief(1, 8))
+    (block,) = gain_section(samples.report(*devices), View())
+    assert isinstance(block, Paragraph)
+    assert block.text.startswith("Least relief: on H200 dev 2, pid 17025 12.5 % of the bytes")
+    unknown = [replace(device, relief=None) for device in devices]
+    assert gain_section(samples.report(*unknown), View()) == []

@@ -1,0 +1,318 @@
+"""Who may import whom: data flows one way, and each library has its place.
+
+A module imports only what stands to its left in `ORDER`; a package counts as one module. The
+text of the sources is looked at, so imports inside functions and for type checkers count too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import nsysoverlap
+
+PACKAGE = Path(nsysoverlap.__file__).parent
+
+# Words and numbers that know nothing of traces.
+BASICS = (
+    *("_version", "errors", "arrays", "units", "measures", "intervals", "output"),
+    *("labels", "rank_names"),
+)
+# What is read, the roles in it, and what comes out.
+MODEL = (
+    *("schema", "window", "links", "rule_table", "view", "timeline", "timeline_blocks"),
+    *("host", "trace", "rules", "details", "report", "blocks", "config", "quantities"),
+)
+# Files in.
+READING = ("nsys", "reader")
+# Pure functions from a classified trace to numbers.
+MEASURING = (
+    *("launches", "markers", "projection", "guess", "steps"),
+    *("lanes", "relief", "hiders", "overlap", "exposure", "case", "groups", "streams", "health"),
+    *("bounds", "effective", "operations", "kernel_table", "device_report", "findings"),
+    "timeline_data",
+)
+# From files to reports.
+ANALYSIS = ("analysis", "transfers", "outcomes", "pool", "cluster", "ranks")
+# Reports to text and data.
+SHOWING = (
+    *("serialise", "device_names", "finding_text", "sentences"),
+    *("transfer_tables", "step_tables", "gain_tables", "operation_tables", "rank_table"),
+    *("sections", "frames"),
+)
+# Single numbers of a report, held against limits, other reports, or what was stored.
+JUDGING = (
+    *("metrics", "measuring", "thresholds", "bootstrap", "verdicts", "gate", "baseline"),
+    *("history_schema", "history", "trend", "compare"),
+    *("verdict_sections", "compare_sections", "history_sections", "history_plot"),
+)
+# All of it to strings and pictures.
+PRINTING = ("reporters", "plots")
+DOORS = ("cli", "__main__", "__init__")
+ORDER = (*BASICS, *MODEL, *READING, *MEASURING, *ANALYSIS, *SHOWING, *JUDGING, *PRINTING, *DOORS)
+
+# Left of them, and still not theirs to know: whoever measures has a trace in hand, and whoever
+# shows a report has all of it in the report.
+STRANGERS = {
+    **dict.fromkeys(MEASURING, READING),
+    **dict.fromkeys((*SHOWING, *JUDGING), (*READING, *MEASURING, *ANALYSIS)),
+}
+
+# Methods that hand their object to a module further right; only inside a function.
+EXCEPTIONS = {
+    ("trace", "frames"): "Trace.activities and its HTML form need pandas, which loads on demand",
+    ("report", "frames"): "OverlapReport.to_frame and its HTML form, likewise",
+    ("report", "serialise"): "OverlapReport.to_dict and from_dict are the door to JSON",
+}
+
+# Where a library may be imported at run time; for type checkers it may be anywhere.
+LIBRARIES = {
+    "sqlite3": ("reader", "history"),
+    "sqlite_utils": ("history",),
+    "matplotlib": ("plots", "history_plot"),
+    "jinja2": ("reporters",),
+    "distributed": ("cluster",),
+    "pandas": ("frames",),
+    "rich": ("reporters", "cli"),
+    "pyarrow": ("cli",),
+    "click": ("cli",),
+    "subprocess": ("nsys",),
+    "importlib": ("__init__",),
+    **dict.fromkeys(("jsonschema", "jax", "dask"), ()),
+}
+LATE = ("pandas", "rich", "pyarrow")
+"""Libraries that cost up to a second: imported only inside the function that uses them."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `target`: another module of the package, or a library."""
+
+    module: str
+    target: str
+    inside: bool
+    """Whether the target belongs to the package."""
+    late: bool
+    """Whether it stands inside a function."""
+    typing: bool
+    """Whether only type checkers run it."""
+
+
+def violations(package: Path) -> list[str]:
+    """Every import, print and exit that breaks a rule, as one sentence each, sorted."""
+    found = set()
+    for path in sorted(package.rglob("*.py")):
+        parts = _parts(package, path)
+        module = parts[0] if parts else "__init__"
+        if module not in ORDER:
+            found.add(f"{module} has no place in ORDER")
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for one in imports(package, path, tree):
+            found |= set(_inside(one) if one.inside else _library(one))
+        # A worker of the pool ends itself when its parent is gone.
+        if module not in ("cli", "pool"):
+            found |= {f"{module} calls {name}, which only cli may" for name in _outputs(tree)}
+    return sorted(found)
+
+
+def imports(package: Path, path: Path, tree: ast.AST) -> Iterator[Import]:
+    """All imports of one file, but not those of a package from itself."""
+    parts = _parts(package, path)
+    module = parts[0] if parts else "__init__"
+    home = parts if path.name == "__init__.py" else parts[:-1]
+    for node, late, typing in _statements(tree, False, False):
+        for target, inside in _targets(node, package, home):
+            if not (inside and target == module):
+                yield Import(module, target, inside, late, typing)
+
+
+def _parts(package: Path, path: Path) -> list[str]:
+    parts = list(path.relative_to(package).with_suffix("").parts)
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def _statements(
+    node: ast.AST, late: bool, typing: bool
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """Import statements below a node, each with (inside a function, for type checkers only)."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield node, late, typing
+    late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    checked = set()
+    if isinstance(node, ast.If) and ast.unparse(node.test).split(".")[-1] == "TYPE_CHECKING":
+        checked = set(node.body)
+    for child in ast.iter_child_nodes(node):
+        yield from _statements(child, late, typing or child in checked)
+
+
+def _targets(
+    node: ast.Import | ast.ImportFrom, package: Path, home: list[str]
+) -> Iterator[tuple[str, bool]]:
+    """(module, whether it is of the package) of each thing a statement imports."""
+    if isinstance(node, ast.Import):
+        dotted = [alias.name.split(".") for alias in node.names]
+    else:
+        base = home[: len(home) - node.level + 1] if node.level else []
+        source = [*base, *(node.module.split(".") if node.module else [])]
+        source = [package.name, *source] if node.level else source
+        # `from . import x`: x may be a module or a name of the package.
+        whole = source == [package.name]
+        dotted = [[*source, alias.name] for alias in node.names] if whole else [source]
+    for name in dotted:
+        if name[0] != package.name:
+            yield name[0], False
+        elif len(name) > 1 and _exists(package, name[1]):
+            yield name[1], True
+        else:
+            yield "__init__", True
+
+
+def _exists(package: Path, name: str) -> bool:
+    return (package / f"{name}.py").exists() or (package / name / "__init__.py").exists()
+
+
+def _inside(one: Import) -> Iterator[str]:
+    if (one.module, one.target) in EXCEPTIONS:
+        if not one.late:
+            yield f"{one.module} may import {one.target} inside a function only"
+    elif one.target in ORDER and ORDER.index(one.target) > ORDER.index(one.module):
+        yield f"{one.module} imports {one.target}, which is to its right"
+    elif one.target in STRANGERS.get(one.module, ()):
+        yield f"{one.module} imports {one.target}, which is none of its business"
+
+
+def _library(one: Import) -> Iterator[str]:
+    if one.typing or one.target not in LIBRARIES:
+        return
+    if one.module not in LIBRARIES[one.target]:
+        yield f"{one.module} imports {one.target}"
+    elif one.target in LATE and not one.late:
+        yield f"{one.module} imports {one.target} outside of a function"
+
+
+def _outputs(tree: ast.AST) -> Iterator[str]:
+    """Names of called functions that print or end the program."""
+    calls = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return (name for name in calls if name in {"print", "exit", "sys.exit", "os._exit"})
+
+
+def test_the_package_keeps_the_order() -> None:
+    assert violations(PACKAGE) == []
+
+
+def test_the_table_names_what_there_is() -> None:
+    assert len(set(ORDER)) == len(ORDER)
+    missing = [name for name in ORDER if name != "__init__" and not _exists(PACKAGE, name)]
+    assert missing == []
+
+
+def test_every_exception_and_every_home_of_a_library_is_used() -> None:
+    made = {
+        (one.module, one.target)
+        for path in PACKAGE.rglob("*.py")
+        for one in imports(PACKAGE, path, ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert set(EXCEPTIONS) <= made
+    assert {(home, name) for name, homes in LIBRARIES.items() for home in homes} <= made
+
+
+# The test itself, on small packages made up here.
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package that keeps all rules."""
+    files = {
+        "__init__": "from importlib import import_module\nfrom .trace import Trace",
+        "errors": "import re\nimport numpy as np",
+        "schema": "from .errors import TraceFileError\nimport nsysoverlap.errors",
+        "trace": "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import pandas as pd\n"
+        "def frame():\n    from .frames import trace_frame\n",
+        "frames": "from . import errors, trace\ndef trace_frame():\n    import pandas as pd",
+        "reader/__init__": "from .load import read_trace",
+        "reader/load": "import sqlite3\nfrom .. import schema\nfrom . import bulk\n"
+        "from nsysoverlap.trace import Trace",
+        "reader/bulk": "from ..errors import TraceFileError",
+        "lanes": "from .trace import Trace",
+        "sections": "import nsysoverlap.errors",
+        "cli/__init__": "import click\nprint('hello')\ndef main():\n    from ..ranks import find",
+        "ranks": "from .reader import read_trace",
+    }
+    for name, text in files.items():
+        write(tmp_path / "nsysoverlap", name, text)
+    return tmp_path / "nsysoverlap"
+
+
+def write(package: Path, name: str, text: str) -> None:
+    path = package / f"{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_a_package_that_keeps_all_rules(package: Path) -> None:
+    assert violations(package) == []
+
+
+RIGHT = ", which is to its right"
+STRANGE = ", which is none of its business"
+EARLY = " outside of a function"
+CHECKED = "if TYPE_CHECKING:\n    "
+LATER = "def late():\n    "
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("errors", "from .trace import Trace", f"errors imports trace{RIGHT}"),
+        ("errors", "from . import trace", f"errors imports trace{RIGHT}"),
+        ("errors", "import nsysoverlap.trace", f"errors imports trace{RIGHT}"),
+        ("errors", "from nsysoverlap.trace import Trace", f"errors imports trace{RIGHT}"),
+        ("errors", "from nsysoverlap import Trace", f"errors imports __init__{RIGHT}"),
+        ("errors", f"{LATER}from .trace import Trace", f"errors imports trace{RIGHT}"),
+        ("errors", f"{CHECKED}from .trace import Trace", f"errors imports trace{RIGHT}"),
+        (
+            "schema",
+            "try:\n    from .reader.bulk import x\nfinally:\n    pass",
+            f"schema imports reader{RIGHT}",
+        ),
+        ("reader/bulk", "from ..lanes import Lanes", f"reader imports lanes{RIGHT}"),
+        ("reader/deep/er", "from ...lanes import Lanes", f"reader imports lanes{RIGHT}"),
+        ("lanes", "from .cli import main", f"lanes imports cli{RIGHT}"),
+        ("lanes", "from .reader import read_trace", f"lanes imports reader{STRANGE}"),
+        ("sections", "from .ranks import find", f"sections imports ranks{STRANGE}"),
+        ("trace", "from .frames import x", "trace may import frames inside a function only"),
+        ("newcomer", "", "newcomer has no place in ORDER"),
+        ("ranks", "import sqlite3", "ranks imports sqlite3"),
+        ("schema", "from sqlite3 import connect", "schema imports sqlite3"),
+        ("ranks", f"{LATER}import pandas.api", "ranks imports pandas"),
+        ("frames", "import pandas as pd", f"frames imports pandas{EARLY}"),
+        ("frames", "class Frame:\n    import pandas as pd", f"frames imports pandas{EARLY}"),
+        ("frames", "if not TYPE_CHECKING:\n    import pandas", f"frames imports pandas{EARLY}"),
+        ("frames", f"{CHECKED}pass\nelse:\n    import pandas", f"frames imports pandas{EARLY}"),
+        ("cli/app", "from rich.table import Table", f"cli imports rich{EARLY}"),
+        ("cli/app", f"{LATER}import matplotlib.pyplot as plt", "cli imports matplotlib"),
+        ("lanes", f"{LATER}import jax.numpy", "lanes imports jax"),
+        ("lanes", "import click", "lanes imports click"),
+        ("lanes", "print(1)", "lanes calls print, which only cli may"),
+        ("lanes", f"import sys\n{LATER}sys.exit(2)", "lanes calls sys.exit, which only cli may"),
+    ],
+)
+def test_a_violation_is_found(package: Path, name: str, text: str, expected: str) -> None:
+    write(package, name, text)
+    assert violations(package) == [expected]
+
+
+def test_all_violations_are_found_at_once(package: Path) -> None:
+    write(package, "errors", "import pandas, click\nfrom . import trace, lanes")
+    assert violations(package) == [
+        "errors imports click",
+        "errors imports lanes, which is to its right",
+        "errors imports pandas",
+        "errors imports trace, which is to its right",
+    ]

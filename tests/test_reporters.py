@@ -1,0 +1,204 @@
+"""Text, Markdown and JSON of hand-made reports, against golden files and their own rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from nsysoverlap.blocks import Entries, Table
+from nsysoverlap.errors import UsageError
+from nsysoverlap.report import OverlapReport
+from nsysoverlap.reporters import REPORTERS, render
+from nsysoverlap.reporters.markdown import escape
+from nsysoverlap.sections import blocks
+from nsysoverlap.view import View
+
+from .sample_reports import HOSTILE, SAMPLES, hostile, plain, stepped
+
+VIEWS = {
+    "by_op": View(by="op", findings="none"),
+    "by_stream": View(by="stream"),
+    "all_findings": View(findings="all"),
+    "one_finding": View(findings="late-h2d"),
+}
+SUFFIX = {"text": "txt", "markdown": "md", "json": "json"}
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+# The JSON of 64 devices would be half a megabyte that says nothing new.
+GOLDEN = [(n, fmt) for n in SAMPLES for fmt in REPORTERS if (n, fmt) != ("many_devices", "json")]
+
+
+@pytest.mark.parametrize(("name", "fmt"), GOLDEN)
+def test_golden(name: str, fmt: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.{SUFFIX[fmt]}", render(SAMPLES[name](), fmt))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_golden_views(view: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"stepped_{view}.txt", render(stepped(), "text", view=VIEWS[view]))
+
+
+def test_json_holds_everything_in_any_view() -> None:
+    everything = render(stepped(), "json")
+    assert len(json.loads(everything)["findings"]) == 7
+    for view in VIEWS.values():
+        assert render(stepped(), "json", view=view) == everything
+
+
+@pytest.mark.parametrize("fmt", REPORTERS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_output_is_whole_lines_without_escapes(name: str, fmt: str) -> None:
+    out = render(SAMPLES[name](), fmt)
+    assert out.endswith("\n")
+    assert not out.endswith("\n\n")
+    assert "\x1b" not in out
+    assert not [line for line in out.split("\n") if line != line.rstrip()]
+    out.encode("utf-8")
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 200])
+@pytest.mark.parametrize("by", [None, "op", "stream"])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_cell_is_ever_cut(name: str, by: str | None, width: int) -> None:
+    report = SAMPLES[name]()
+    out = render(report, "text", width=width, view=View(by=by))
+    assert "…" not in out
+    lines = out.split("\n")
+    for table in (b for b in blocks(report, View(by=by)) if isinstance(b, Table)):
+        for row in table.rows:
+            numbers = [re.escape(cell) for cell in row[table.n_words :] if cell]
+            if numbers:
+                together = re.compile(r"(^|\s)" + r"\s+".join(numbers) + r"$")
+                assert any(together.search(line) for line in lines), row
+
+
+@pytest.mark.parametrize("view", [View(), *VIEWS.values()])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_text_fits_80_columns(name: str, view: View) -> None:
+    out = render(SAMPLES[name](), "text", width=80, view=view)
+    assert not [line for line in out.split("\n") if len(line) > 80 and "nsysoverlap" not in line]
+
+
+def test_entries_are_numbered_and_indented_as_their_title() -> None:
+    lines = render(stepped(), "text").split("\n")
+    at = lines.index("Findings")
+    assert lines[at + 1] == (
+        "1. 119.4 ms a step: Tensors come back right after they left (round-trip)"
+    )
+    assert lines[at + 2].startswith("   Only 25.0 %")
+    assert lines[at + 3] == "   is 3.1 ms."
+    assert lines[at + 4].startswith("   Fix: ")
+
+
+def test_a_command_stays_on_one_line() -> None:
+    out = render(SAMPLES["window"](), "text", width=40)
+    assert "  nsysoverlap transfers train.sqlite --config 'my rules.toml' --window" in out
+    assert out.endswith("--output copies.csv\n")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_colour_adds_codes_and_no_words(name: str) -> None:
+    report = SAMPLES[name]()
+    colored = render(report, "text", color=True)
+    assert colored != ANSI.sub("", colored)
+    stripped = "\n".join(line.rstrip() for line in ANSI.sub("", colored).split("\n"))
+    assert stripped == render(report, "text")
+
+
+def test_colours_are_readable_on_any_ground() -> None:
+    codes = {
+        code
+        for sample in SAMPLES.values()
+        for match in ANSI.findall(render(sample(), "text", color=True))
+        for code in match[2:-1].split(";")
+    }
+    bold, red, green, yellow, cyan = "1", "31", "32", "33", "36"
+    assert {bold, red, yellow, cyan} <= codes <= {"0", bold, red, green, yellow, cyan}
+
+
+def test_environment_does_not_colour_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "33")
+    assert render(plain(), "text") == (render(plain(), "text", width=80))
+    assert "\x1b" not in render(plain(), "text")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" in render(plain(), "text", color=True)
+
+
+def test_markup_of_the_trace_is_shown_as_it_is() -> None:
+    assert "<b>[red]|ker`nel # *x* __y__" in render(hostile(), "text", width=300)
+
+
+def markdown_cells(source: str) -> list[str]:
+    """Text of every cell and paragraph as CommonMark with GitHub tables shows it."""
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(source)
+    inline = [token for token in tokens if token.type == "inline"]
+    return ["".join(child.content for child in token.children or ()) for token in inline]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_markdown_shows_every_word_of_the_report(name: str) -> None:
+    report = SAMPLES[name]()
+    shown = markdown_cells(render(report, "markdown"))
+    for block in blocks(report):
+        if isinstance(block, Entries):
+            entries = [text for e in block.entries for text in (e.title, *e.text, *e.examples)]
+            assert not [text for text in (block.title, *entries, block.note) if text not in shown]
+        if isinstance(block, Table):
+            assert block.title in shown
+            assert not [c for row in (block.columns, *block.rows) for c in row if c not in shown]
+            assert not block.note or block.note in shown
+
+
+def test_markdown_tables_keep_their_shape() -> None:
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark").enable("table")
+    for sample in SAMPLES.values():
+        report = sample()
+        html = markdown.render(render(report, "markdown"))
+        tables = [block for block in blocks(report) if isinstance(block, Table)]
+        assert html.count("<table>") == len(tables)
+        assert html.count("<td") == sum(len(t.rows) * len(t.columns) for t in tables)
+        assert "<b>" not in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a|b", "`code`", "*x*", "__init__", "a_b_c", "<script>", "[link](x)", "&amp;", "~~x~~"),
+        *("\\", "![i](x)", "a\\|b", "void f<int>(float*)"),
+    ],
+)
+def test_markdown_escape_shows_text_as_it_is(text: str) -> None:
+    assert markdown_cells(f"| x |\n|--|\n| {escape(text)} |\n")[1] == text
+
+
+def test_json_reads_back_as_the_same_report() -> None:
+    for sample in SAMPLES.values():
+        out = render(sample(), "json")
+        assert OverlapReport.from_dict(json.loads(out)) == sample()
+        assert out.isascii()
+
+
+def test_json_keeps_the_documented_order() -> None:
+    lines = render(plain(), "json").split("\n")
+    assert lines[:4] == [
+        "{",
+        '  "format": "nsysoverlap.report",',
+        '  "format_version": 1,',
+        '  "generator": "nsysoverlap 0.0.test",',
+    ]
+    assert HOSTILE in json.loads(render(hostile(), "json"))["traces"][0]["path"]
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no report format 'pdf'") as caught:
+        render(plain(), "pdf")
+    assert caught.value.hint == "Known formats: text, json, markdown."

@@ -1,0 +1,424 @@
+"""Reports survive JSON, and nothing in a JSON file can cause a traceback."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsysoverlap.errors import ConfigError
+from nsysoverlap.report import (
+    Attribution,
+    Basis,
+    Bounds,
+    DeviceReport,
+    Effective,
+    Evidence,
+    Finding,
+    HealthEntry,
+    KernelReport,
+    LinkReport,
+    OpaqueBounds,
+    OperationReport,
+    Overlap,
+    OverlapReport,
+    Rate,
+    Relief,
+    Slowdown,
+    StepReport,
+    StreamReport,
+    TimeBudget,
+    TraceReport,
+)
+
+from .sample_reports import SAMPLES, plain, small, two_devices
+
+Path = tuple[str | int, ...]
+
+counts = st.integers(0, 10**15)
+ids = st.integers(-(2**63), 2**63 - 1)
+texts = st.text(max_size=8)
+rates = st.none() | st.floats(1e-6, 1e6)
+shares = st.tuples(st.floats(0, 1), st.floats(0, 1))
+ratios = st.none() | st.floats(-1e6, 1e6)
+spans = st.tuples(ids, ids).map(sorted)
+budgets = st.builds(TimeBudget, *[counts] * 6)
+reliefs = st.builds(Relief, counts, counts, counts)
+
+
+@st.composite
+def overlaps(draw: st.DrawFn) -> Overlap:
+    compute, comm, exposed = draw(counts), draw(counts), draw(counts)
+    n_bytes = draw(counts)
+    return Overlap(
+        n=draw(counts),
+        n_by_kernel=draw(counts),
+        bytes=n_bytes,
+        bytes_estimated=draw(counts),
+        busy_ns=draw(counts),
+        wall_ns=compute + comm + exposed,
+        hidden_by_compute_ns=compute,
+        hidden_by_comm_ns=comm,
+        exposed_ns=exposed,
+        exposed_under_other_ns=draw(st.integers(0, exposed)),
+        blocking_ns=draw(st.none() | counts),
+        # JSON carries the duration of the copies as a rate, which needs bytes.
+        copy_ns=draw(counts) if n_bytes else 0,
+    )
+
+
+streams = st.builds(
+    StreamReport,
+    pid=ids,
+    context_id=ids,
+    stream_id=ids,
+    role=st.sampled_from(["compute", "comm", "h2d", "d2h", "other", "opaque", "mixed"]),
+    busy_ns=st.dictionaries(st.sampled_from(["compute", "comm", "h2d", "other"]), counts),
+    h2d=overlaps(),
+    d2h=overlaps(),
+)
+steps = st.builds(
+    lambda span, **known: StepReport(start_ns=span[0], end_ns=span[1], **known),
+    spans,
+    index=counts,
+    label=texts,
+    pid=ids,
+    h2d=overlaps(),
+    d2h=overlaps(),
+    both=overlaps(),
+    time_budget=budgets,
+    relief=reliefs,
+)
+slowdowns = st.builds(
+    lambda compared, rest, **known: Slowdown(
+        beside_ns=compared + rest, compared_ns=compared, **known
+    ),
+    counts,
+    counts,
+    n_beside=counts,
+    n_alone=counts,
+    cost_ns=ids,
+    ratio=ratios,
+    p10_ratio=ratios,
+    p90_ratio=ratios,
+)
+effects = st.builds(
+    Effective, *[st.builds(Rate, counts, rates, rates, rates)] * 4, slowdowns, slowdowns
+)
+bounds = st.builds(Bounds, st.none() | st.floats(0, 1), st.none() | counts)
+operations = st.builds(
+    OperationReport,
+    op=texts,
+    label=texts,
+    direction=st.sampled_from(["h2d", "d2h", "unified_h2d", "unified_d2h"]),
+    overlap=overlaps(),
+    exposed_per_step_ns=st.none() | counts,
+    followed_by=st.none() | texts,
+)
+kernels = st.builds(KernelReport, texts, texts, counts, counts, counts)
+findings = st.builds(
+    Finding,
+    code=texts,
+    severity=st.sampled_from(["warning", "note"]),
+    title=texts,
+    detail=texts,
+    remedy=texts,
+    cost_ns=counts,
+    evidence=st.lists(
+        st.builds(
+            lambda span, *rest: Evidence(*span, *rest),
+            spans,
+            texts,
+            *[st.none() | texts] * 3,
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+
+
+@st.composite
+def outside_steps(draw: st.DrawFn) -> dict[str, Overlap]:
+    """Both directions, or neither."""
+    if not draw(st.booleans()):
+        return {}
+    return {"outside_h2d": draw(overlaps()), "outside_d2h": draw(overlaps())}
+
+
+devices = st.builds(
+    lambda outside, **known: DeviceReport(**known, **outside),
+    outside_steps(),
+    trace=texts,
+    pid=st.none() | ids,
+    device_id=st.none() | ids,
+    gpu_id=st.none() | ids,
+    gpu_name=st.none() | texts,
+    gpu_uuid=st.none() | texts,
+    window_ns=st.tuples(ids, ids).map(lambda pair: (min(pair), max(pair))),
+    h2d=overlaps(),
+    d2h=overlaps(),
+    both=overlaps(),
+    unified_h2d=overlaps(),
+    unified_d2h=overlaps(),
+    time_budget=budgets,
+    streams=st.lists(streams, max_size=2).map(tuple),
+    link=st.builds(LinkReport, rates, rates, texts, rates, rates),
+    opaque_bounds=st.none()
+    | st.builds(OpaqueBounds, st.none() | shares, st.none() | shares, st.none() | shares),
+    steps=st.lists(steps, max_size=2).map(tuple),
+    relief=st.none() | reliefs,
+    effective=st.none() | effects,
+    bounds=st.none() | bounds,
+)
+traces = st.builds(
+    TraceReport,
+    path=texts,
+    rank=st.none() | ids,
+    nsys_version=st.none() | texts,
+    schema_version=st.none() | texts,
+    capture=st.dictionaries(texts, texts, max_size=2),
+)
+entries = st.builds(
+    HealthEntry,
+    code=texts,
+    severity=st.sampled_from(["error", "warning", "note"]),
+    message=texts,
+    hint=texts,
+    trace=texts,
+    count=counts,
+)
+reports = st.builds(
+    OverlapReport,
+    traces=st.lists(traces, max_size=2).map(tuple),
+    health=st.lists(entries, max_size=2).map(tuple),
+    devices=st.lists(devices, max_size=2).map(tuple),
+    basis=st.builds(
+        Basis,
+        kind=st.sampled_from(["trace", "window", "steps"]),
+        window_ns=st.none() | st.tuples(st.none() | ids, st.none() | ids),
+        config=st.none() | texts,
+        transfer_kernels=st.sampled_from(["auto", "off"]),
+        steps=st.none() | texts,
+        n_steps=counts,
+        skipped=counts,
+    ),
+    operations=st.lists(operations, max_size=2).map(tuple),
+    kernels=st.lists(kernels, max_size=2).map(tuple),
+    findings=st.lists(findings, max_size=2).map(tuple),
+    attribution=st.none() | st.builds(Attribution, *[counts] * 4),
+    generator=texts,
+)
+
+
+@cache
+def validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads(files("nsysoverlap").joinpath("report.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@settings(deadline=None)
+@given(reports)
+def test_any_report_survives_json_and_fits_the_schema(report: OverlapReport) -> None:
+    text = json.dumps(report.to_dict(), allow_nan=False)
+    values = json.loads(text)
+    assert OverlapReport.from_dict(values) == report
+    validator().validate(values)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_fit_the_schema_and_come_back(name: str) -> None:
+    report = SAMPLES[name]()
+    values = json.loads(json.dumps(report.to_dict()))
+    validator().validate(values)
+    assert OverlapReport.from_dict(values) == report
+
+
+def test_the_shape_is_the_documented_one() -> None:
+    values = two_devices().to_dict()
+    assert list(values) == [
+        *("format", "format_version", "generator", "basis", "traces", "health", "devices"),
+        *("totals", "operations", "kernels", "attribution", "findings"),
+    ]
+    assert list(values["devices"][0]) == [
+        *("trace", "pid", "device_id", "gpu", "window_ns"),
+        *("h2d", "d2h", "both", "unified_h2d", "unified_d2h"),
+        *("time_budget", "link", "opaque_bounds", "outside_steps", "relief", "effective"),
+        *("bounds", "streams", "steps"),
+    ]
+    assert list(values["devices"][0]["h2d"]) == [
+        *("n", "n_by_kernel", "bytes", "bytes_estimated", "busy_ns", "wall_ns"),
+        *("hidden_by_compute_ns", "hidden_by_comm_ns", "exposed_ns", "exposed_under_other_ns"),
+        *("blocking_ns", "hidden_share", "covered_share", "gb_per_s"),
+    ]
+    details = small().to_dict()
+    assert list(details["operations"][0]) == [
+        *("op", "label", "direction", *values["devices"][0]["h2d"]),
+        *("exposed_per_step_ns", "followed_by"),
+    ]
+    assert list(details["findings"][0]) == [
+        *("code", "severity", "title", "detail", "remedy", "cost_ns", "evidence"),
+    ]
+    device = details["devices"][0]
+    assert list(device["steps"][0]) == [
+        *("index", "label", "pid", "start_ns", "end_ns", "h2d", "d2h", "both"),
+        *("time_budget", "relief"),
+    ]
+    assert list(device["outside_steps"]) == ["h2d", "d2h"]
+    assert device["relief"] == {
+        "relief_bytes": 25,
+        "offloaded_bytes": 100,
+        "excluded_bytes": 7,
+        "relief_share": 0.25,
+    }
+    assert device["effective"]["compute"]["compared_share"] == 0.5
+    assert values["totals"]["both"]["wall_ns"] == 477_600_000 + 1_700_500_000
+
+
+def places(values: Any, path: Path = ()) -> Iterator[Path]:
+    """Paths of everything inside a JSON value."""
+    items = values.items() if isinstance(values, dict) else enumerate(values)
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def at(values: Any, path: Path) -> Any:
+    for key in path:
+        values = values[key]
+    return values
+
+
+FIRST = (("devices", 0, "h2d"), ("totals", "h2d"))
+SPLITS = ("h2d", "d2h", "both", "unified_h2d", "unified_d2h")
+
+
+def is_repeated(path: Path) -> bool:
+    """Inside one of the many OVERLAP objects, of which the first two stand for all."""
+    return len(path) > 1 and path[-2] in SPLITS and path[:-1] not in FIRST
+
+
+PLACES = [path for path in places(small().to_dict()) if not is_repeated(path)]
+# Keys of free mappings may come and go.
+KEYS = [
+    p for p in PLACES if isinstance(p[-1], str) and p[-2:-1] not in {("capture",), ("busy_ns",)}
+]
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    7,
+    1e400,
+    float("nan"),
+    -0.5,
+    10**400,
+    "x",
+    [],
+    {},
+    [None, []],
+    {"n": 1},
+)
+
+
+@pytest.mark.parametrize("path", PLACES, ids=lambda path: ".".join(map(str, path)))
+def test_junk_anywhere_is_an_error_or_another_report(path: Path) -> None:
+    for junk in JUNK:
+        values = copy.deepcopy(small().to_dict())
+        at(values, path[:-1])[path[-1]] = junk
+        try:
+            report = OverlapReport.from_dict(values)
+        except ConfigError:
+            continue
+        assert OverlapReport.from_dict(report.to_dict()) == report
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        p
+        for p in PLACES
+        if isinstance(p[-1], str) and "capture" not in p and "busy_ns" not in p[:-1]
+    ],
+    ids=lambda path: ".".join(map(str, path)),
+)
+def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
+    values = copy.deepcopy(small().to_dict())
+    inside = at(values, path[:-1])
+    value = inside.pop(path[-1])
+    assert not validator().is_valid(values)
+    inside |= {path[-1]: value, "surprise": 1}
+    assert not validator().is_valid(values)
+
+
+DERIVED = ("hidden_share", "covered_share", "relief_share", "compared_share")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in KEYS if path[-1] not in DERIVED],
+    ids=lambda path: ".".join(map(str, path)),
+)
+def test_a_missing_key_is_named(path: Path) -> None:
+    values = copy.deepcopy(small().to_dict())
+    del at(values, path[:-1])[path[-1]]
+    wanted = "not an nsysoverlap report" if path == ("format",) else f"lacks '{path[-1]}'"
+    with pytest.raises(ConfigError, match=wanted):
+        OverlapReport.from_dict(values)
+
+
+@pytest.mark.parametrize("values", [None, [], "x", 3, {}, {"format": "other"}])
+def test_other_files_are_refused(values: Any) -> None:
+    with pytest.raises(ConfigError, match="not an nsysoverlap report") as caught:
+        OverlapReport.from_dict(values)
+    assert "--format json" in caught.value.hint
+
+
+def test_a_newer_version_is_refused() -> None:
+    values = {**plain().to_dict(), "format_version": 2}
+    with pytest.raises(ConfigError, match="version 2; this nsysoverlap reads up to 1") as caught:
+        OverlapReport.from_dict(values)
+    assert "Update nsysoverlap" in caught.value.hint
+
+
+def test_times_that_do_not_add_up_are_refused() -> None:
+    values = plain().to_dict()
+    values["devices"][0]["h2d"]["wall_ns"] += 1
+    with pytest.raises(ConfigError, match=r"report\.devices\[0\]\.h2d do not add up"):
+        OverlapReport.from_dict(values)
+
+
+@pytest.mark.parametrize("name", ["n", "bytes", "busy_ns"])
+def test_totals_that_are_no_sums_are_refused(name: str) -> None:
+    values = plain().to_dict()
+    values["totals"]["d2h"][name] += 1
+    with pytest.raises(ConfigError, match=r"totals\.d2h is not the sum"):
+        OverlapReport.from_dict(values)
+
+
+def test_a_total_budget_that_is_no_sum_is_refused() -> None:
+    values = plain().to_dict()
+    values["totals"]["time_budget"]["idle_ns"] += 1
+    with pytest.raises(ConfigError, match=r"totals\.time_budget is not the sum"):
+        OverlapReport.from_dict(values)
+
+
+def test_messages_are_one_line_however_odd_the_value() -> None:
+    values = {**plain().to_dict(), "generator": ["line\nbreak" * 1000]}
+    with pytest.raises(ConfigError, match=r"report\.generator should be a string") as caught:
+        OverlapReport.from_dict(values)
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 150
+
+
+def test_unknown_keys_are_for_later_versions() -> None:
+    values = {**plain().to_dict(), "later": 1}
+    assert OverlapReport.from_dict(values) == plain()
