@@ -16,11 +16,11 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .analysis import analyze
-    from .compare import compare
     from .config import load_config
     from .errors import NsysOverlapError
     from .gate import check
     from .intervals import IntervalSet
+    from .plots import plot_bandwidth, plot_ops, plot_steps, plot_timeline
     from .reader import read_trace
     from .report import Overlap, OverlapReport
     from .rules import Role, Rule, RuleSet, classify
@@ -40,9 +40,12 @@ _HOMES = {
     "analyze": "analysis",
     "check": "gate",
     "classify": "rules",
-    "compare": "compare",
     "load_config": "config",
     "parse_window": "window",
+    "plot_bandwidth": "plots",
+    "plot_ops": "plots",
+    "plot_steps": "plots",
+    "plot_timeline": "plots",
     "read_trace": "reader",
 }
 
@@ -60,9 +63,12 @@ __all__ = [
     "analyze",
     "check",
     "classify",
-    "compare",
     "load_config",
     "parse_window",
+    "plot_bandwidth",
+    "plot_ops",
+    "plot_steps",
+    "plot_timeline",
     "read_trace",
 ]
 

@@ -101,13 +101,14 @@ def measure_cases(found: TraceCases, options: Options) -> OverlapReport:
     trace, plan, cases = found.classified.trace, found.plan, found.cases
     devices = tuple(measure_device(case, options.links) for case in cases)
     n_steps = plan.n_steps or None
-    operations, attribution = measure_operations(cases, n_steps)
+    labels = [transfer_labels(case) for case in cases]
+    operations, attribution = measure_operations(cases, n_steps, labels)
     context = Context(
         cases,
         devices,
         n_steps,
         trace.info.capture,
-        tuple(transfer_labels(case).op.tolist() for case in cases),
+        tuple(own.op.tolist() for own in labels),
     )
     return OverlapReport(
         traces=(

@@ -33,6 +33,10 @@ class Sample(Protocol):
         """How many there are."""
 
     @property
+    def what(self) -> str:
+        """What they are, in the plural."""
+
+    @property
     def share(self) -> float:
         """The share over all of them."""
 
@@ -51,6 +55,11 @@ class StepSample:
     def n(self) -> int:
         """Number of steps."""
         return len(self.wall_ns)
+
+    @property
+    def what(self) -> str:
+        """What is counted."""
+        return "steps"
 
     @property
     def share(self) -> float:
@@ -77,6 +86,11 @@ class RunSample:
     def n(self) -> int:
         """Number of runs."""
         return len(self.shares)
+
+    @property
+    def what(self) -> str:
+        """What is counted."""
+        return "runs"
 
     @property
     def share(self) -> float:

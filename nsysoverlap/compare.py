@@ -84,6 +84,12 @@ class Comparison:
         """Median step time; None without steps."""
         return next((change for change in self.split if change.name == "step_ms"), None)
 
+    def _repr_html_(self) -> str:
+        from .compare_sections import comparison_blocks
+        from .notebook_html import blocks_html
+
+        return blocks_html(comparison_blocks(self))
+
 
 def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """Compare two reports; whatever is unlike between them is said, nothing is refused."""

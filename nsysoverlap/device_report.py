@@ -7,7 +7,7 @@ from .case import DeviceCase
 from .effective import measure_effective
 from .lanes import Transfers
 from .links import LinkOverride, link_for
-from .overlap import budget_sets
+from .overlap import BudgetSets, budget_sets
 from .relief import measure_relief, median_relief
 from .report import DeviceReport, LinkReport, OpaqueBounds, Relief, StepReport, TimeBudget
 from .rules import Role
@@ -23,8 +23,8 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
     device, windows = case.device, case.window.pieces()
     nowhere = (case.lanes.extent_ns[0],) * 2
     stepped = bool(case.steps)
-    both, steps = case.measure("both"), _step_reports(case)
-    budget = sum(budget_sets(case.lanes).measure(windows), TimeBudget())
+    both, doing = case.measure("both"), budget_sets(case.lanes)
+    steps, budget = _step_reports(case, doing), sum(doing.measure(windows), TimeBudget())
     return DeviceReport(
         trace=case.classified.trace.info.file_name,
         pid=device.pid,
@@ -51,10 +51,12 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
     )
 
 
-def _step_reports(case: DeviceCase) -> tuple[StepReport, ...]:
+def _step_reports(case: DeviceCase, doing: BudgetSets) -> tuple[StepReport, ...]:
+    if not case.steps:
+        return ()
     windows = [(step.start_ns, step.end_ns) for step in case.steps]
     columns = [case.splits[name].measure(windows) for name in ("h2d", "d2h", "both")]
-    budgets = budget_sets(case.lanes).measure(windows)
+    budgets = doing.measure(windows)
     reliefs = measure_relief(case.rows, windows)
     return tuple(
         StepReport(

@@ -49,10 +49,7 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
     rows = lanes.of("both")
     transfer, start, end = _cut(rows, lanes.active)
     trace = classified.trace
-    compute = np.flatnonzero(
-        (trace.stream_device[trace.kernels.stream] == device)
-        & (classified.kernel_role == Role.COMPUTE)
-    )
+    compute = classified.kernel_rows(device, Role.COMPUTE)
     piece, kernel = _next_kernels(trace.kernels.start_ns, compute, end)
     waits, resolved, launched_ns = _dependency(classified, launches, rows, transfer[piece], kernel)
     # Of kernels that start together one that waited is enough, whatever order they come in.
@@ -176,11 +173,8 @@ def _waits_for(
     pairs = np.unique(np.stack([kernel_stream, stream], axis=1), axis=0)
     for waiting, recording in pairs.tolist():
         asked = np.flatnonzero((kernel_stream == waiting) & (stream == recording))
-        own = np.flatnonzero((waits.wait_stream == waiting) & (waits.record_stream == recording))
-        own = own[np.argsort(waits.wait_ns[own], kind="stable")]
-        # Of all waits before the launch, the event recorded last covers the most.
-        latest = np.maximum.accumulate(waits.record_ns[own])
-        before = np.searchsorted(waits.wait_ns[own], launched[asked], side="left")
+        told, latest = waits.latest(waiting, recording)
+        before = np.searchsorted(told, launched[asked], side="left")
         real = before > 0
         result[asked[real]] = latest[before[real] - 1] > sent[asked[real]]
     return result

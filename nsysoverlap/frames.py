@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blocks import Block, Command, Entries, Entry, Paragraph, Table
+from .blocks import Table
 from .errors import UsageError
+from .notebook_html import blocks_html
 from .report import (
     DIRECTIONS,
     UNIFIED_DIRECTIONS,
@@ -26,7 +26,7 @@ from .report import (
 )
 from .sections import blocks
 from .trace import Copies, Kernels, Trace
-from .units import clean_text
+from .units import clean_text, format_at, format_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,45 +259,18 @@ def _dtype(column: str) -> Any:
 
 def report_html(report: OverlapReport) -> str:
     """The report for a notebook: the blocks of the text report as HTML, everything escaped."""
-    return "<div>" + "".join(_block_html(block) for block in blocks(report)) + "</div>"
-
-
-def _block_html(block: Block) -> str:
-    if isinstance(block, Command):
-        return f"<p>{html.escape(block.purpose)}: <code>{html.escape(block.line)}</code></p>"
-    if isinstance(block, Paragraph):
-        text = html.escape(block.text)
-        return f"<p>{text}</p>" if block.tone == "plain" else f"<p><strong>{text}</strong></p>"
-    if isinstance(block, Entries):
-        body = "".join(f"<li>{_entry_html(entry)}</li>" for entry in block.entries)
-        note = f"<p>{html.escape(block.note)}</p>" if block.note else ""
-        return f"<p><strong>{html.escape(block.title)}</strong></p><ol>{body}</ol>{note}"
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in block.columns)
-    body = "".join(f"<tr>{_cells(row)}</tr>" for row in block.rows)
-    note = f"<p>{html.escape(block.note)}</p>" if block.note else ""
-    caption = f"<caption>{html.escape(block.title)}</caption>"
-    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return table + note
-
-
-def _entry_html(entry: Entry) -> str:
-    lines = "".join(f"<p>{html.escape(text)}</p>" for text in (*entry.text, *entry.examples))
-    return f"<strong>{html.escape(entry.title)}</strong>{lines}"
-
-
-def _cells(row: Sequence[str]) -> str:
-    return "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+    return blocks_html(blocks(report))
 
 
 def trace_html(trace: Trace) -> str:
     """What a trace holds, for a notebook: versions, devices, rows per kind; escaped."""
-    info = trace.info
-    version = f" (nsys {info.product_version})" if info.product_version else ""
-    rows = [
-        (f"device {device.index}", device.gpu.name or "GPU", f"pid {device.pid}")
-        for device in trace.devices
-    ]
-    counts = tuple((kind, str(len(table)), "rows") for kind, table in trace.tables.items())
-    title = clean_text(f"{info.file_name}{version}")
-    cells = tuple(tuple(clean_text(cell) for cell in row) for row in (*rows, *counts))
-    return _block_html(Table(title, ("", "", ""), cells, n_words=3))
+    info, extent = trace.info, trace.extent_ns
+    rows = [("nsys", info.product_version or "unknown")]
+    for device in trace.devices:
+        owner = "several processes" if device.pid is None else f"pid {device.pid}"
+        rows.append((f"device {device.index}", f"{device.gpu.name or 'GPU'}, {owner}"))
+    if extent is not None:
+        rows.append(("GPU activity", f"{format_at(*extent)}, {format_span(extent[1] - extent[0])}"))
+    rows += [(f"{kind} rows", f"{len(table):,}") for kind, table in trace.tables.items()]
+    cells = tuple(tuple(clean_text(cell) for cell in row) for row in rows)
+    return blocks_html([Table(clean_text(info.file_name), ("", ""), cells, n_words=2)])

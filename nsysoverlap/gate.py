@@ -176,11 +176,11 @@ def _by_spread(
     percent = f"{float(level * 100):g} %"
     if now is None or then is None:
         return replace(verdict, reason="The trace has no steps, so that no spread is known.")
-    short = now.n if isinstance(then, float) else min(now.n, then.n)
-    if short < MIN_STEPS:
-        return replace(
-            verdict, reason=f"{short} steps do not show their spread: {MIN_STEPS} are needed."
-        )
+    samples = [now] if isinstance(then, float) else [now, then]
+    for sample in samples:
+        if sample.n < MIN_STEPS:
+            needed = f"{sample.n} {sample.what} do not show their spread: {MIN_STEPS} are needed."
+            return replace(verdict, reason=needed)
     drop = measure_drop(now, then, float(allowed), float(level))
     verdict = replace(
         verdict,

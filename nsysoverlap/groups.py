@@ -57,12 +57,23 @@ _Spans = tuple[Int64Array, Int64Array, Int64Array]
 def _union_by_group(group: Int64Array, starts: Int64Array, ends: Int64Array) -> _Spans:
     """The union of the spans of each group; spans of group -1 are left out."""
     grouped = group >= 0
-    times, rank = np.unique(np.concatenate((starts[grouped], ends[grouped])), return_inverse=True)
-    # One set for all groups, laid end to end. In ranks: thousands of times would overflow.
+    group, starts, ends = group[grouped], starts[grouped], ends[grouped]
+    if not len(group):
+        return group, starts, ends
+    low, high = int(starts.min()), int(ends.max())
+    width = high - low + 1
+    if width * (int(group.max()) + 1) < 2**62:
+        # One set for all groups, laid end to end.
+        shift = group * width - low
+        union = IntervalSet.from_spans(starts + shift, ends + shift)
+        of_union = union.starts // width
+        shift = of_union * width - low
+        return of_union, union.starts - shift, union.ends - shift
+    # The same in ranks, where times would overflow.
+    times, rank = np.unique(np.concatenate((starts, ends)), return_inverse=True)
     width = len(times) + 1
     first, last = np.split(rank.reshape(-1), 2)
-    shift = group[grouped] * width
-    union = IntervalSet.from_spans(first + shift, last + shift)
+    union = IntervalSet.from_spans(first + group * width, last + group * width)
     return union.starts // width, times[union.starts % width], times[union.ends % width]
 
 

@@ -24,9 +24,7 @@ def guess_borders(classified: Classified, device: int) -> tuple[str, list[int]] 
     """
     trace = classified.trace
     kernels = trace.kernels
-    rows = np.flatnonzero(
-        (trace.stream_device[kernels.stream] == device) & (classified.kernel_role == Role.COMPUTE)
-    )
+    rows = classified.kernel_rows(device, Role.COMPUTE)
     if len(rows) < 2 * _FEWEST:
         return None
     names = kernels.name[rows].astype(np.int64)

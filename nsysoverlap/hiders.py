@@ -35,9 +35,7 @@ def _beside(
     """(transfer, kernel name, ns together), summed over launches, in runs of whole transfers."""
     trace = classified.trace
     kernels = trace.kernels
-    here = np.flatnonzero(
-        (trace.stream_device[kernels.stream] == device) & (classified.kernel_role == Role.COMPUTE)
-    )
+    here = classified.kernel_rows(device, Role.COMPUTE)
     lanes = [here[kernels.stream[here] == stream] for stream in np.unique(kernels.stream[here])]
     # Within a stream kernels follow one another, so few that do not overlap are looked at.
     reach = [np.maximum.accumulate(kernels.end_ns[lane]) for lane in lanes]

@@ -73,6 +73,25 @@ class Waits:
     def __len__(self) -> int:
         return len(self.wait_ns)
 
+    def latest(self, waiting: int, recording: int) -> tuple[Int64Array, Int64Array]:
+        """Waits of one stream for another: when told to, rising, and the latest record until then.
+
+        Of all waits before a launch the event recorded last covers the most.
+        """
+        key, order = self._by_pair
+        width = int(max(self.wait_stream.max(initial=0), self.record_stream.max(initial=0))) + 1
+        low, high = np.searchsorted(key, [waiting * width + recording + i for i in (0, 1)])
+        own = order[low:high]
+        return self.wait_ns[own], np.maximum.accumulate(self.record_ns[own])
+
+    @cached_property
+    def _by_pair(self) -> tuple[Int64Array, Int64Array]:
+        """A number for each pair of streams, rising, and waits by pair, then time."""
+        width = int(max(self.wait_stream.max(initial=0), self.record_stream.max(initial=0))) + 1
+        key = self.wait_stream.astype(np.int64) * width + self.record_stream
+        order = np.lexsort((self.wait_ns, key))
+        return key[order], order
+
 
 @dataclass(frozen=True)
 class HostSide:

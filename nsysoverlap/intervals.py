@@ -97,6 +97,10 @@ class IntervalSet:
         """Instants in both sets."""
         if len(self) == 0 or len(other) == 0:
             return IntervalSet.empty()
+        if other._spans(self):
+            return self
+        if self._spans(other):
+            return other
         # Intervals of `other` that reach into interval i of self are lo[i] .. hi[i] - 1.
         lo = np.searchsorted(other.ends, self.starts, side="right")
         hi = np.searchsorted(other.starts, self.ends, side="left")
@@ -109,15 +113,30 @@ class IntervalSet:
             np.minimum(self.ends[mine], other.ends[theirs]),
         )
 
+    def _spans(self, other: IntervalSet) -> bool:
+        """Whether one interval holds all of another set, as the window of a whole trace does."""
+        inside: bool = self.starts[0] <= other.starts[0] and other.ends[-1] <= self.ends[0]
+        return bool(len(self) == 1 and inside)
+
     def subtract(self, other: IntervalSet) -> IntervalSet:
         """Instants in this set but not in the other."""
         if len(self) == 0 or len(other) == 0:
             return self
-        low, high = int(self.starts[0]), int(self.ends[-1])
-        gap_start = np.concatenate(([low], other.ends))
-        gap_end = np.concatenate((other.starts, [high]))
-        filled = gap_end > gap_start
-        return self.intersect(IntervalSet(gap_start[filled], gap_end[filled]))
+        # Intervals of `other` that reach into interval i of self are lo[i] .. hi[i] - 1; what is
+        # left are the count[i] gaps before, between and after them.
+        lo = np.searchsorted(other.ends, self.starts, side="right")
+        count = np.searchsorted(other.starts, self.ends, side="left") - lo + 1
+        mine = np.repeat(np.arange(len(self)), count)
+        first = np.cumsum(count) - count
+        theirs = np.arange(len(mine)) + np.repeat(lo - first, count)
+        starts, ends = self.starts[mine], self.ends[mine]
+        # All gaps but the first begin where one of theirs ends, all but the last end at a start.
+        later, earlier = np.ones(len(mine), np.bool_), np.ones(len(mine), np.bool_)
+        later[first] = earlier[first + count - 1] = False
+        starts[later] = other.ends[theirs[later] - 1]
+        ends[earlier] = other.starts[theirs[earlier]]
+        filled = ends > starts
+        return IntervalSet(starts[filled], ends[filled])
 
     def clip(self, start: int, end: int) -> IntervalSet:
         """Instants of the set inside `[start, end)`."""
@@ -146,13 +165,23 @@ class IntervalSet:
         start, end = _integers(starts), _integers(ends)
         if len(self) == 0:
             return np.zeros(len(start), np.int64)
-        result: Int64Array = np.maximum(self._measure_until(end) - self._measure_until(start), 0)
+        if len(self) == 1:
+            # A window, usually: cutting both ends needs no search.
+            low, high = np.maximum(start, self.starts), np.minimum(end, self.ends)
+        else:
+            low, high = self._measure_until(start), self._measure_until(end)
+        result: Int64Array = np.maximum(high - low, 0)
         return result
 
     def _measure_until(self, instants: Int64Array) -> Int64Array:
         """Length of the part of the set before each instant."""
         at = np.searchsorted(self.starts, instants, side="right")
-        inside = np.minimum(instants, self.ends[np.maximum(at - 1, 0)])
-        begun = np.where(at > 0, inside - self.starts[np.maximum(at - 1, 0)], 0)
-        result: Int64Array = self._before[np.maximum(at - 1, 0)] + begun
+        at -= 1
+        before = at < 0
+        result: Int64Array = np.minimum(instants, self.ends[at])
+        result -= self.starts[at]
+        result += self._before[at]
+        if before.any():
+            # Before all intervals -1 looked at the last one.
+            result[before] = 0
         return result

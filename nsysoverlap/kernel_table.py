@@ -41,10 +41,8 @@ def _device_kernels(case: DeviceCase) -> list[tuple[tuple[str, str], list[int]]]
     """(name, role) with n, time beside and time alone, for each distinct name of a device."""
     trace = case.classified.trace
     kernels, role = trace.kernels, case.classified.kernel_role
-    mine = np.flatnonzero(
-        (trace.stream_device[kernels.stream] == case.device.index)
-        & ((role == Role.COMPUTE) | (role == Role.COMM))
-    )
+    here = trace.rows_on(case.device.index, "kernel")
+    mine = here[(role[here] == Role.COMPUTE) | (role[here] == Role.COMM)]
     start, end = kernels.start_ns[mine], kernels.end_ns[mine]
     beside_ns = case.rows.union.intersect(case.window).covered(start, end)
     inside_ns = case.window.covered(start, end)

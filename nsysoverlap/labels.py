@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _PAYLOAD = re.compile(r"[A-Za-z][\w:]*:#(?P<pairs>.*)#", re.DOTALL)
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
@@ -23,6 +24,7 @@ class Label:
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=1 << 14)
 def parse_label(text: str) -> Label:
     """Take a label apart.
 

@@ -74,54 +74,62 @@ class Lanes:
 
     def of(self, direction: str) -> Transfers:
         """Transfers of `h2d`, `d2h`, `both`, `unified_h2d` or `unified_d2h`."""
-        return self.transfers.select(np.isin(self.transfers.role, TRANSFER_ROLES[direction]))
+        return self._by_direction[direction]
+
+    @cached_property
+    def _by_direction(self) -> dict[str, Transfers]:
+        found = {}
+        for direction, roles in TRANSFER_ROLES.items():
+            mask = _has_role(self.transfers.role, roles)
+            found[direction] = self.transfers if mask.all() else self.transfers.select(mask)
+        return found
 
 
 def device_lanes(classified: Classified, device: int) -> Lanes:
     """The lanes of one device of a classified trace."""
     trace = classified.trace
-    on_device = {
-        name: trace.stream_device[table.stream] == device for name, table in trace.tables.items()
-    }
+    rows = {name: trace.rows_on(device, name) for name in trace.tables}
+    role = {name: classified.roles[name][rows[name]] for name in trace.tables}
+    start = {name: table.start_ns[rows[name]] for name, table in trace.tables.items()}
+    end = {name: table.end_ns[rows[name]] for name, table in trace.tables.items()}
 
     def merged(*roles: Role) -> IntervalSet:
         result = IntervalSet.empty()
-        for name, table in trace.tables.items():
-            mask = on_device[name] & _has_role(classified.roles[name], roles)
-            result = result.union(IntervalSet.from_spans(table.start_ns[mask], table.end_ns[mask]))
+        for name in trace.tables:
+            mask = _has_role(role[name], roles)
+            result = result.union(IntervalSet.from_spans(start[name][mask], end[name][mask]))
         return result
 
-    starts, ends = [], []
-    for name, table in trace.tables.items():
-        if on_device[name].any():
-            starts.append(int(table.start_ns[np.argmax(on_device[name])]))
-            ends.append(int(table.end_ns[on_device[name]].max()))
+    here = [name for name in trace.tables if len(rows[name])]
+    moving = [role for group in TRANSFER_ROLES.values() for role in group]
     return Lanes(
         compute=merged(Role.COMPUTE),
         comm=merged(Role.COMM),
         other=merged(Role.OTHER),
         unified=merged(Role.UNIFIED_H2D, Role.UNIFIED_D2H),
         opaque=merged(Role.OPAQUE),
-        transfers=_transfers(classified, on_device["memcpy"], on_device["kernel"]),
-        extent_ns=(min(starts), max(ends)),
+        transfers=_transfers(
+            classified,
+            rows["memcpy"][_has_role(role["memcpy"], moving)],
+            rows["kernel"][_has_role(role["kernel"], moving)],
+        ),
+        extent_ns=(
+            min(int(start[name][0]) for name in here),
+            max(int(end[name].max()) for name in here),
+        ),
     )
 
 
-def _has_role(roles: UInt8Array, wanted: Collection[Role]) -> BoolArray:
+def _has_role(roles: UInt8Array | Int64Array, wanted: Collection[Role]) -> BoolArray:
     mask = np.zeros(len(roles), np.bool_)
     for role in wanted:
         mask |= roles == role
     return mask
 
 
-def _transfers(
-    classified: Classified, copies_here: BoolArray, kernels_here: BoolArray
-) -> Transfers:
-    """Copies and transfer kernels of one device in one table."""
+def _transfers(classified: Classified, copies: Int64Array, kernels: Int64Array) -> Transfers:
+    """Rows of the copies table and of the kernels table in one table."""
     trace = classified.trace
-    roles = [role for group in TRANSFER_ROLES.values() for role in group]
-    copies = np.flatnonzero(copies_here & _has_role(classified.copy_role, roles))
-    kernels = np.flatnonzero(kernels_here & _has_role(classified.kernel_role, roles))
     estimated = np.zeros(len(kernels), np.int64)
     at = np.searchsorted(classified.estimated_row, kernels)
     known = at < len(classified.estimated_row)

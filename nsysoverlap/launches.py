@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from .arrays import Int64Array
+from .arrays import Int32Array, Int64Array
 from .host import HostSide, Ranges
 from .trace import Activities, Trace
+
+_SPARSE = 16
 
 
 class Launches:
@@ -18,72 +21,145 @@ class Launches:
         self._trace = trace
 
     @cached_property
-    def _sorted(self) -> dict[int, tuple[Int64Array, Int64Array]]:
-        """For each process its correlation ids, sorted, and the calls they belong to."""
-        host = self._trace.host
-        pid = host.thread_pid[host.calls.thread] if len(host.calls) else np.empty(0, np.int64)
+    def _by_process(self) -> dict[int, _Calls]:
+        """For each process the calls of its correlation ids."""
+        calls = self._trace.host.calls
+        pid = self._trace.host.thread_pid[calls.thread] if len(calls) else np.empty(0, np.int64)
         found = {}
         for process in np.unique(pid).tolist():
-            mine = np.flatnonzero((pid == process) & (host.calls.correlation_id != 0))
-            order = np.argsort(host.calls.correlation_id[mine], kind="stable")
-            found[process] = (host.calls.correlation_id[mine][order], mine[order])
+            mine = np.flatnonzero((pid == process) & (calls.correlation_id != 0))
+            if len(mine):
+                found[process] = _Calls.of(calls.correlation_id[mine], mine)
         return found
 
     def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
         """Index into `host.calls` of the call behind each row, -1 where there is none."""
-        rows = np.arange(len(table)) if rows is None else rows
+        stream, correlation = table.stream, table.correlation_id
+        if rows is not None:
+            stream, correlation = stream[rows], correlation[rows]
         stream_pid = np.array([s.global_pid for s in self._trace.streams], dtype=np.int64)
-        pid, correlation = stream_pid[table.stream[rows]], table.correlation_id[rows]
-        result = np.full(len(rows), -1, np.int64)
-        for process, (ids, calls) in self._sorted.items():
+        result = np.full(len(stream), -1, np.int64)
+        for process, calls in self._by_process.items():
             # Rows of cut-down exports do not say which process they are of.
-            mine = np.flatnonzero((pid == process) | (pid == 0))
-            if not len(mine) or not len(ids):
-                continue
-            at = np.minimum(np.searchsorted(ids, correlation[mine]), len(ids) - 1)
-            hit = ids[at] == correlation[mine]
-            result[mine[hit]] = calls[at[hit]]
+            own = (stream_pid == process) | (stream_pid == 0)
+            mine = slice(None) if own.all() else np.flatnonzero(own[stream])
+            at = calls.find(correlation[mine])
+            result[mine] = np.where(at >= 0, at, result[mine])
         return result
 
+    @cached_property
+    def nests(self) -> Nests:
+        """The NVTX ranges around calls."""
+        return Nests(self._trace.host)
 
-def innermost_range(host: HostSide, calls: Int64Array) -> Int64Array:
-    """Index into `host.ranges` of the innermost push/pop range around each call; -1 without.
 
-    `calls` indexes `host.calls`; -1 gives -1.
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of one process by correlation id: `call` (n,) belongs to `first`, `first` + 1, ...
+    with -1 in the gaps, or to the sorted `ids` where those lie too far apart.
     """
-    result = np.full(len(calls), -1, np.int64)
-    asked = np.flatnonzero(calls >= 0)
-    threads = host.calls.thread[calls[asked]]
-    for thread in np.unique(threads).tolist():
-        mine = asked[threads == thread]
-        own = np.flatnonzero((host.ranges.thread == thread) & host.ranges.nested)
-        result[mine] = _innermost(host.ranges, own, host.calls.start_ns[calls[mine]])
-    return result
+
+    call: Int64Array | Int32Array
+    first: int
+    ids: Int64Array | None
+
+    @classmethod
+    def of(cls, ids: Int64Array, calls: Int64Array) -> _Calls:
+        """Of calls that share an id the first one counts."""
+        low, high = int(ids.min()), int(ids.max())
+        if high - low < _SPARSE * len(ids) and len(calls) < 2**31:
+            call = np.full(high - low + 1, -1, np.int32)
+            call[ids[::-1] - low] = calls[::-1]
+            return cls(call, low, None)
+        order = np.argsort(ids, kind="stable")
+        return cls(calls[order], 0, ids[order])
+
+    def find(self, ids: Int64Array) -> Int64Array:
+        """The call of each id, -1 where there is none."""
+        if self.ids is None:
+            at = ids - self.first
+            inside = (at >= 0) & (at < len(self.call))
+            if inside.all():
+                return self.call[at].astype(np.int64)
+            return np.where(inside, self.call[np.where(inside, at, 0)], -1)
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, self.call[at], -1)
 
 
-def _innermost(ranges: Ranges, own: Int64Array, instants: Int64Array) -> Int64Array:
-    """Innermost of one thread's ranges around each instant, without walking up any stack.
+class Nests:
+    """Finds the NVTX range around a call."""
 
-    Ranges of one thread nest, so the number that are open says at which level the innermost one
-    is, and it is the last one of that level to have started. Ranges are half-open: of two that
-    touch the later one holds the instant between them.
-    """
-    # A range without length holds no instant, and would count as closed before it opened.
-    own = own[ranges.end_ns[own] > ranges.start_ns[own]]
-    start, end = ranges.start_ns[own], ranges.end_ns[own]
-    ends = np.sort(end)
-    level = np.arange(len(own)) - np.searchsorted(ends, start, side="right")
-    n_open = np.searchsorted(start, instants, side="right")
-    n_open -= np.searchsorted(ends, instants, side="right")
-    result = np.full(len(instants), -1, np.int64)
-    for depth in np.unique(n_open[n_open > 0]).tolist():
-        asked = np.flatnonzero(n_open == depth)
-        candidates = np.flatnonzero(level == depth - 1)
-        if not len(candidates):
-            continue
-        at = np.searchsorted(start[candidates], instants[asked], side="right") - 1
-        found = candidates[np.maximum(at, 0)]
+    def __init__(self, host: HostSide) -> None:
+        self._host = host
+        # That of one thread only: all of them would be as large as the ranges themselves.
+        self._last: tuple[int, _Nest] | None = None
+
+    def innermost(self, calls: Int64Array) -> Int64Array:
+        """Index into `host.ranges` of the innermost push/pop range around each call; -1 without.
+
+        `calls` indexes `host.calls`; -1 gives -1.
+        """
+        host = self._host
+        result = np.full(len(calls), -1, np.int64)
+        asked = np.flatnonzero(calls >= 0)
+        threads = host.calls.thread[calls[asked]]
+        for thread in np.unique(threads).tolist():
+            mine = asked[threads == thread]
+            result[mine] = self._nest(thread).innermost(host.calls.start_ns[calls[mine]])
+        return result
+
+    def _nest(self, thread: int) -> _Nest:
+        if self._last is None or self._last[0] != thread:
+            ranges = self._host.ranges
+            own = np.flatnonzero(ranges.thread == thread)
+            # Ranges without a length hold no instant.
+            own = own[ranges.nested[own] & (ranges.end_ns[own] > ranges.start_ns[own])]
+            self._last = thread, _Nest(ranges, own)
+        return self._last[1]
+
+
+class _Nest:
+    """Push/pop ranges of one thread; `own` indexes them by start, longest first."""
+
+    def __init__(self, ranges: Ranges, own: Int64Array) -> None:
+        self._own = own
+        self._start, self._end = ranges.start_ns[own], ranges.end_ns[own]
+
+    def innermost(self, instants: Int64Array) -> Int64Array:
+        """The innermost range around each instant; -1 for none.
+
+        Ranges are half-open: of two that touch the later one holds the instant between them.
+        """
+        if not len(self._own):
+            return np.full(len(instants), -1, np.int64)
+        begun = np.searchsorted(self._start, instants, side="right")
+        # The one that began last, unless it has ended by then.
+        place = begun - 1
+        ended = (place >= 0) & (self._end[place] <= instants)
+        if ended.any():
+            place[ended] = self._around(instants[ended], begun[ended])
+        return np.where(place >= 0, self._own[place], -1)
+
+    def _around(self, instants: Int64Array, begun: Int64Array) -> Int64Array:
+        """Place of the innermost range around each instant, without walking up any stack.
+
+        Ranges of one thread nest, so the number that are open says at which level the innermost
+        one is, and it is the last one of that level to have started.
+        """
+        sorted_end, by_level = self._levels
+        width = len(self._own) + 1
+        level = begun - np.searchsorted(sorted_end, instants, side="right") - 1
+        at = np.searchsorted(by_level, level * width + begun, side="left") - 1
+        found = by_level[np.maximum(at, 0)]
+        place = found % width
         # Ranges that do not nest (a damaged trace) are left out rather than guessed.
-        real = (at >= 0) & (end[found] > instants[asked])
-        result[asked[real]] = own[found[real]]
-    return result
+        real = (at >= 0) & (level >= 0) & (found // width == level) & (self._end[place] > instants)
+        return np.where(real, place, -1)
+
+    @cached_property
+    def _levels(self) -> tuple[Int64Array, Int64Array]:
+        """Ends in order, and `level * (n + 1) + place` in order; a level counts ranges around."""
+        sorted_end = np.sort(self._end)
+        place = np.arange(len(self._own))
+        level = place - np.searchsorted(sorted_end, self._start, side="right")
+        return sorted_end, np.sort(level * (len(self._own) + 1) + place)

@@ -15,7 +15,6 @@ from .case import DeviceCase
 from .exposure import in_graph, launch_of_transfers
 from .groups import measure_groups
 from .labels import Label, parse_label
-from .launches import innermost_range
 from .markers import STEP_LIKE
 from .report import Attribution, OperationReport, Overlap
 from .rules import Role
@@ -64,7 +63,7 @@ def transfer_labels(case: DeviceCase) -> TransferLabels:
     """
     host, rows = case.classified.trace.host, case.rows
     call = launch_of_transfers(case.classified, case.launches, rows)
-    text = _look_up(host.ranges.text, innermost_range(host, call))
+    text = _look_up(host.ranges.text, case.launches.nests.innermost(call))
     # A range without text says no more than no range.
     text[text == _code_of("", host.texts)] = -1
     api = np.where(text < 0, _look_up(host.calls.name, call), -1)
@@ -103,23 +102,27 @@ def _without_step_number(label: Label) -> Label:
 
 
 def measure_operations(
-    cases: Sequence[DeviceCase], n_steps: int | None
+    cases: Sequence[DeviceCase],
+    n_steps: int | None,
+    labels: Sequence[TransferLabels] | None = None,
 ) -> tuple[tuple[OperationReport, ...], Attribution]:
     """Every operation with its transfers of one direction, over all devices of one trace.
 
     Most exposed first. n, bytes and busy time sum to those of the devices. Wall, hidden, exposed
     and blocking time need not: where copies of two operations run at the same time, each of the
     two counts the instant. Operations without a transfer in the measured time are left out.
+    `labels` are the `transfer_labels` of the cases, where at hand.
     """
+    if labels is None:
+        labels = [transfer_labels(case) for case in cases]
     totals: dict[_Key, Overlap] = {}
     known = Attribution()
     groups = []
-    for case in cases:
-        labels = transfer_labels(case)
-        keys, group = _by_direction(case, labels)
+    for case, own in zip(cases, labels, strict=True):
+        keys, group = _by_direction(case, own)
         for key, overlap in zip(keys, measure_groups(case, group, len(keys)), strict=True):
             totals[key] = totals.get(key, Overlap()) + overlap
-        known += _attribution(case, labels)
+        known += _attribution(case, own)
         groups.append((keys, group))
     places = {key: place for place, key in enumerate(totals)}
     global_groups = [

@@ -35,8 +35,8 @@ def check_target(path: Path, inputs: Iterable[Path] = ()) -> None:
         )
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace `path` by `content` (text as UTF-8) in one step.
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
+    """Replace `path` by `content` (text as UTF-8, or pieces as they come) in one step.
 
     On any failure, an interrupt included, what was there before stays and nothing else is left
     behind. Devices and pipes are written to directly. Raises `UsageError` for a path that makes
@@ -44,18 +44,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """
     check_target(path)
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    pieces = [data] if isinstance(data, bytes) else data
     try:
         # A link stays a link: what it points to is replaced.
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
-            target.write_bytes(data)
+            with target.open("wb") as file:
+                file.writelines(pieces)
         else:
-            _replace(target, data)
+            _replace(target, pieces)
     except OSError as error:
         raise _not_writable(path, error) from error
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, pieces: Iterable[bytes]) -> None:
     effective = os.access in os.supports_effective_ids
     if target.exists() and not os.access(target, os.W_OK, effective_ids=effective):
         # Renaming over a write-protected file would work, and is not what its owner wants.
@@ -64,7 +66,7 @@ def _replace(target: Path, data: bytes) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".nsysoverlap-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             os.fchmod(file.fileno(), mode)
         os.replace(name, target)
     except BaseException:

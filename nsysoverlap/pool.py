@@ -35,8 +35,7 @@ def run_pool(
                 del left[i]
                 yield i, outcome
     except BrokenProcessPool:
-        for i in list(left):
-            yield i, _alone(work, paths[i], names[i], options)
+        yield from _one_by_one(work, paths, names, options, list(left))
 
 
 def _results(tasks: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]:
@@ -45,17 +44,29 @@ def _results(tasks: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]
         yield tasks.pop(future), future.result()
 
 
-def _alone(work: Work, path: Path, name: str, options: Options) -> Outcome:
-    try:
-        with _pool(1) as pool:
-            with _interrupts_held():
-                task = pool.submit(work, path, options, name, 1)
-            return task.result()
-    except BrokenProcessPool:
-        return TraceFileError(
-            f"{name}: the process that read it was killed.",
-            "It may need more memory than there is; read it on its own with --jobs 1.",
-        )
+def _one_by_one(
+    work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, left: list[int]
+) -> Iterator[tuple[int, Outcome]]:
+    """The same with one process, so that it is known which trace kills it."""
+    while left:
+        try:
+            with _pool(1) as pool:
+                while left:
+                    i = left[0]
+                    with _interrupts_held():
+                        task = pool.submit(work, paths[i], options, names[i], 1)
+                    outcome = task.result()
+                    del left[0]
+                    yield i, outcome
+        except BrokenProcessPool:
+            i = left.pop(0)
+            yield (
+                i,
+                TraceFileError(
+                    f"{names[i]}: the process that read it was killed.",
+                    "It may need more memory than there is; read it on its own with --jobs 1.",
+                ),
+            )
 
 
 @contextmanager

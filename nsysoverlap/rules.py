@@ -144,6 +144,18 @@ class Classified:
             "graph": np.full(len(self.trace.graphs), Role.OPAQUE, np.uint8),
         }
 
+    def kernel_rows(self, device: int, role: Role) -> Int64Array:
+        """Rows of the kernels of one role on one device, rising."""
+        key = (device, role)
+        if key not in self._kernel_rows:
+            rows = self.trace.rows_on(device, "kernel")
+            self._kernel_rows[key] = rows[self.kernel_role[rows] == role].astype(np.int32)
+        return self._kernel_rows[key].astype(np.int64)
+
+    @cached_property
+    def _kernel_rows(self) -> dict[tuple[int, Role], Int32Array]:
+        return {}
+
 
 def classify(trace: Trace, rules: RuleSet | None = None) -> Classified:
     """Give every activity of the trace its role."""

@@ -26,11 +26,14 @@ def measure_streams(case: DeviceCase) -> tuple[StreamReport, ...]:
     """
     classified = case.classified
     trace = classified.trace
-    busy = np.zeros((len(trace.streams), len(Role)), np.int64)
+    total = np.zeros(len(trace.streams) * len(Role), np.int64)
     for name, table in trace.tables.items():
-        inside_ns = case.window.covered(table.start_ns, table.end_ns)
+        rows = trace.rows_on(case.device.index, name)
+        inside_ns = case.window.covered(table.start_ns[rows], table.end_ns[rows])
+        place = table.stream[rows].astype(np.int64) * len(Role) + classified.roles[name][rows]
         # Not bincount with weights: its float sums lose nanoseconds.
-        np.add.at(busy, (table.stream, classified.roles[name]), inside_ns)
+        np.add.at(total, place, inside_ns)
+    busy = total.reshape(len(trace.streams), len(Role))
     group = case.rows.stream.astype(np.int64) * 2 + (case.rows.role == Role.D2H)
     overlaps = measure_groups(case, group, 2 * len(trace.streams))
     reports = []

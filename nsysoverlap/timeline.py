@@ -42,14 +42,15 @@ class Lane:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Exposed time of one direction as half-open stretches; columns of shape (n,).
+    """The longest exposed stretches of one direction, by start; columns of shape (n,).
 
-    `exposed_ns` is how much of the stretch was exposed: all of it unless stretches were joined.
+    Half-open, and each as long as it was. `n_all` and `all_ns` are of all stretches there are.
     """
 
     start_ns: Int64Array
     end_ns: Int64Array
-    exposed_ns: Int64Array
+    n_all: int
+    all_ns: int
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,19 @@ class Blocks:
         return result
 
 
-def merge_spans(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Blocks:
+def merge_spans(
+    start_ns: Int64Array,
+    end_ns: Int64Array,
+    most: int,
+    closeups: Sequence[tuple[int, int]] = (),
+) -> Blocks:
     """At most `most` blocks of the spans, which come sorted by start.
 
     The widest gaps stay, so what is lost is shorter than anything that is kept. Of gaps of equal
-    width some stay, spread evenly over time.
+    width some stay, spread evenly over time. Spans that start within `closeups` stay for
+    themselves as long as there is room.
     """
-    first = _first_of_blocks(start_ns, end_ns, max(most, 1))
+    first = _first_of_blocks(start_ns, end_ns, max(most, 1), closeups)
     n = np.diff(np.append(first, len(start_ns)))
     if not len(first):
         nothing = np.zeros(0, np.int64)
@@ -57,11 +63,17 @@ def merge_spans(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Blocks:
     return Blocks(first, longest, start, end, n, busy)
 
 
-def _first_of_blocks(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Int64Array:
+def _first_of_blocks(
+    start_ns: Int64Array, end_ns: Int64Array, most: int, closeups: Sequence[tuple[int, int]]
+) -> Int64Array:
     n = len(start_ns)
     if n <= most:
         return np.arange(n)
     gap = start_ns[1:] - np.maximum.accumulate(end_ns)[:-1]
+    for begin, end in closeups:
+        inside = slice(*np.searchsorted(start_ns, [begin, end]).tolist())
+        # Gap i lies before span i + 1: those on both sides of each span inside.
+        gap[max(inside.start - 1, 0) : inside.stop] = np.iinfo(np.int64).max
     spread = np.arange(1, n) * _SCATTER & 0xFFFFFFFF
     widest = np.lexsort((spread, gap))[n - most :]
     return np.concatenate(([0], np.sort(widest) + 1))
@@ -76,3 +88,12 @@ def fair_shares(needs: Sequence[int], total: int) -> list[int]:
         shares[i] = min(needs[i], left // (len(needs) - place))
         left -= shares[i]
     return shares
+
+
+def longest(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Int64Array:
+    """Index of the `most` longest spans, in the order in which they come."""
+    if len(start_ns) <= most:
+        return np.arange(len(start_ns))
+    order = np.argsort(start_ns - end_ns, kind="stable")
+    result: Int64Array = np.sort(order[:most])
+    return result

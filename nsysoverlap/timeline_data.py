@@ -13,7 +13,7 @@ from .intervals import IntervalSet
 from .operations import transfer_labels
 from .rules import Role
 from .timeline import DeviceTimeline, Lane, StepMark, Stretches, Timeline
-from .timeline_blocks import fair_shares, merge_spans
+from .timeline_blocks import fair_shares, longest, merge_spans
 from .units import short_kernel
 
 MAX_BLOCKS = 32_000
@@ -68,15 +68,21 @@ class TimelineBuilder:
             self._lanes.append(_lanes(case))
             self._exposed.append({name: case.splits[name].exposed for name in ("h2d", "d2h")})
 
-    def build(self, most: int = MAX_BLOCKS) -> Timeline:
-        """The timeline in about `most` blocks, shared out by what each lane needs."""
+    def build(
+        self, most: int = MAX_BLOCKS, closeups: Sequence[Sequence[tuple[int, int]]] = ()
+    ) -> Timeline:
+        """The timeline in about `most` blocks, shared out by what each lane needs.
+
+        `closeups` are stretches of each device's time in which nothing is to be merged.
+        """
         needs = [len(lane.start_ns) for lanes in self._lanes for lane in lanes]
         needs += [len(one) for exposed in self._exposed for one in exposed.values()]
         shares = iter(fair_shares(needs, most))
         names = _Names()
+        near = [_around(one) for one in closeups] or [[] for _ in self._devices]
         lanes_of = [
-            tuple(_lane(lane, exposed, next(shares), names) for lane in lanes)
-            for lanes, exposed in zip(self._lanes, self._exposed, strict=True)
+            tuple(_lane(lane, exposed, next(shares), names, where) for lane in lanes)
+            for lanes, exposed, where in zip(self._lanes, self._exposed, near, strict=True)
         ]
         stretches_of = [
             {name: _stretches(one, next(shares)) for name, one in exposed.items()}
@@ -87,6 +93,11 @@ class TimelineBuilder:
             for device, lanes, stretches in zip(self._devices, lanes_of, stretches_of, strict=True)
         )
         return Timeline(tuple(names.codes), devices)
+
+
+def _around(stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches with as much time on either side, so that what is beside them is seen too."""
+    return [(start - (end - start), end + (end - start)) for start, end in stretches]
 
 
 class _Names:
@@ -196,8 +207,14 @@ def _ids(case: DeviceCase, stream: Int32Array) -> Int64Array:
     return result
 
 
-def _lane(spans: _Spans, exposed: dict[str, IntervalSet], most: int, names: _Names) -> Lane:
-    blocks = merge_spans(spans.start_ns, spans.end_ns, most)
+def _lane(
+    spans: _Spans,
+    exposed: dict[str, IntervalSet],
+    most: int,
+    names: _Names,
+    closeups: Sequence[tuple[int, int]],
+) -> Lane:
+    blocks = merge_spans(spans.start_ns, spans.end_ns, most, closeups)
     name = spans.name[blocks.longest]
     used, place = np.unique(name, return_inverse=True)
     codes = np.array([names.code(spans.texts[i]) for i in used.tolist()], np.int64)
@@ -219,5 +236,5 @@ def _lane(spans: _Spans, exposed: dict[str, IntervalSet], most: int, names: _Nam
 
 
 def _stretches(exposed: IntervalSet, most: int) -> Stretches:
-    blocks = merge_spans(exposed.starts, exposed.ends, most)
-    return Stretches(blocks.start_ns, blocks.end_ns, blocks.busy_ns)
+    kept = longest(exposed.starts, exposed.ends, most)
+    return Stretches(exposed.starts[kept], exposed.ends[kept], len(exposed), exposed.length)

@@ -222,6 +222,24 @@ class Trace:
         """Device index of each stream, shape (n_streams,)."""
         return np.array([stream.device for stream in self.streams], dtype=np.int32)
 
+    def rows_on(self, device: int, table: str) -> Int64Array:
+        """Rows of one of `tables` that ran on a device, rising."""
+        return self._device_rows[device][table].astype(np.int64)
+
+    @cached_property
+    def _device_rows(self) -> tuple[dict[str, Int32Array], ...]:
+        """Kept in half the size that indexing needs."""
+        n_devices = len(self.devices)
+        small = np.int16 if n_devices < 2**15 else np.int32
+        result: tuple[dict[str, Int32Array], ...] = tuple({} for _ in self.devices)
+        for name, table in self.tables.items():
+            device = self.stream_device.astype(small)[table.stream]
+            order = np.argsort(device, kind="stable")
+            bounds = np.searchsorted(device, np.arange(n_devices + 1), sorter=order).tolist()
+            for index, rows in enumerate(result):
+                rows[name] = order[bounds[index] : bounds[index + 1]].astype(np.int32)
+        return result
+
     @cached_property
     def extent_ns(self) -> tuple[int, int] | None:
         """First start and last end over all GPU rows of all devices; None without rows."""

@@ -107,3 +107,9 @@ class Verdicts:
     def passed(self) -> bool:
         """Whether every limit is met for sure."""
         return self.status is Status.PASSED
+
+    def _repr_html_(self) -> str:
+        from .notebook_html import blocks_html
+        from .verdict_sections import verdict_blocks
+
+        return blocks_html(verdict_blocks(self))

@@ -37,7 +37,7 @@ def query_of(path: Path) -> Query:
 
 def read(path: Path, threads: int = 1) -> tuple[list[int], list[int]]:
     """Both columns, all blocks joined."""
-    blocks = read_blocks(path, query_of(path), lambda block: block, threads=threads)
+    blocks = list(read_blocks(path, query_of(path), lambda block: block, threads=threads))
     for block in blocks:
         assert all(values.dtype == np.int64 for values in block.values())
         assert len(block["a"]) == len(block["b"]) == len(block["row"]) > 0

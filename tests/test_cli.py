@@ -90,7 +90,7 @@ EXIT_CODES: list[tuple[int, list[str]]] = [
     (2, ["--no-such-option"]),
     (2, ["report"]),
     (2, ["report", ""]),
-    (2, ["report", TRACE, "--format", "html"]),
+    (2, ["report", TRACE, "--format", "pdf"]),
     (2, ["report", TRACE, "--window", "200ms"]),
     (2, ["report", TRACE, "--window", "200ms:100ms"]),
     (2, ["report", TRACE, "--window", "100s:200s"]),

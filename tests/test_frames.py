@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nsysoverlap.blocks import Table
+from nsysoverlap.compare import compare
 from nsysoverlap.errors import UsageError
+from nsysoverlap.gate import check
+from nsysoverlap.notebook_html import blocks_html
 from nsysoverlap.reader import read_trace
 from nsysoverlap.report import OverlapReport
 from nsysoverlap.trace import Trace
@@ -195,5 +199,32 @@ def test_trace_html_counts_rows_and_escapes(trace: Trace) -> None:
     assert page.open == []
     assert "script" not in page.tags
     assert "<script>.sqlite" in page.text
-    assert "kernel2rows" in page.text
-    assert "memcpy2rows" in page.text
+    assert "kernel rows2" in page.text
+    assert "memcpy rows2" in page.text
+    assert "device 0NVIDIA H200, pid 1000" in page.text
+    assert "GPU activity1700000000000.000 to 1700000000000.011 ms, 11.0 µs" in page.text
+
+
+def test_verdicts_html_is_whole_and_escaped() -> None:
+    report = samples.hostile()
+    page = Page(check(report, ["h2d.hidden >= 60%"])._repr_html_())
+    assert page.open == []
+    assert "script" not in page.tags
+    assert "verdictmetricmeasuredlimitmargin" in page.text
+    assert "h2d.hidden" in page.text
+
+
+def test_comparison_html_says_what_changed() -> None:
+    page = Page(compare(samples.plain(), samples.plain(), ("<old>", "new"))._repr_html_())
+    assert page.open == []
+    assert "old" not in page.tags
+    assert "A is <old>, B is new." in page.text
+
+
+def test_cells_of_numbers_are_right_and_of_words_left() -> None:
+    table = Table("t", ("name", "n"), (("<a>", "1"),), "a note", n_words=1)
+    page = blocks_html([table])
+    assert '<td style="text-align:left">&lt;a&gt;</td>' in page
+    assert '<td style="text-align:right;white-space:nowrap">1</td>' in page
+    assert page.endswith("<p>a note</p></div>")
+    assert "thead" not in blocks_html([Table("t", ("", ""), (("a", "b"),))])

@@ -285,7 +285,7 @@ def test_requiring_transfers_asks_every_rank() -> None:
     (requirement,) = build_thresholds({"require_transfers": "any"}).requirements
     assert (requirement.metric.name, requirement.scope) == ("both.n", Scope.WORST_RANK)
     (requirement,) = build_thresholds({"require_transfers": "8GiB"}).requirements
-    assert (requirement.metric.name, requirement.limit) == ("both.bytes", 8 << 30)
+    assert (requirement.metric.name, requirement.limit) == ("both.bytes", Fraction(8 << 30))
 
 
 @pytest.mark.parametrize(

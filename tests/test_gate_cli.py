@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gatekit.split_trace(at / "all_but_one.sqlite", d2h=(99_999, 100_000))
     gatekit.split_trace(at / "two.sqlite", d2h=(8_000, 10_000), h2d=(4_000, 10_000))
     gatekit.split_trace(at / "large.sqlite", d2h=(8_000, 10_000), n_bytes=8 << 30)
+    gatekit.split_trace(at / "0.sqlite", d2h=(5_000, 10_000))
     gatekit.control_trace(at / "control.sqlite")
     gatekit.comm_trace(at / "comm.sqlite")
     gatekit.opaque_trace(at / "opaque.sqlite")
@@ -151,6 +152,7 @@ CASES: list[tuple[str, int]] = [
     # Transfers, and units of other limits.
     ("half.sqlite --require-transfers", PASS),
     ("--require-transfers half.sqlite", PASS),
+    ("--require-transfers 0.sqlite", PASS),
     ("large.sqlite --require-transfers 8GiB", PASS),
     ("large.sqlite --require-transfers=8.1GiB", FAIL),
     ("large.sqlite --require-transfers 8589934592", PASS),
@@ -330,7 +332,7 @@ def test_no_baseline_is_made_of_nothing(folder: Path, tmp_path: Path, trace: str
 
 
 def test_a_failing_gate_leaves_the_baseline_as_it_is(folder: Path, tmp_path: Path) -> None:
-    target = shutil.copy(folder / "steps.json", tmp_path / "b.json")
+    target = Path(shutil.copy(folder / "steps.json", tmp_path / "b.json"))
     before = target.read_bytes()
     command = f"worse.sqlite --baseline {target} --max-drop 1 --write-baseline {target}"
     result = run(folder, command)
@@ -340,7 +342,7 @@ def test_a_failing_gate_leaves_the_baseline_as_it_is(folder: Path, tmp_path: Pat
 
 
 def test_a_passing_gate_renews_the_baseline(folder: Path, tmp_path: Path) -> None:
-    target = shutil.copy(folder / "steps.json", tmp_path / "b.json")
+    target = Path(shutil.copy(folder / "steps.json", tmp_path / "b.json"))
     command = f"worse.sqlite --baseline {target} --max-drop 5 --write-baseline {target}"
     assert run(folder, command).exit_code == PASS
     assert run(folder, f"worse.sqlite --baseline {target} --max-drop 0").exit_code == PASS

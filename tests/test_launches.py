@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysoverlap.host import Calls, HostSide, Ranges
-from nsysoverlap.launches import Launches, innermost_range
+from nsysoverlap.launches import Launches, Nests
 from nsysoverlap.reader import read_trace
 from nsysoverlap.trace import Activities, Trace
 
@@ -120,7 +120,7 @@ def host_side(spans: Spans, asked: list[tuple[int, int]], n_threads: int = 3) ->
 
 def found_spans(host: HostSide) -> list[tuple[int, int, int] | None]:
     """The range found around each call."""
-    found = innermost_range(host, np.arange(len(host.calls))).tolist()
+    found = Nests(host).innermost(np.arange(len(host.calls))).tolist()
     r = host.ranges
     return [
         None if i < 0 else (int(r.thread[i]), int(r.start_ns[i]), int(r.end_ns[i])) for i in found
@@ -200,7 +200,7 @@ def test_start_end_ranges_are_no_labels(tmp_path: Path) -> None:
     scene.label("outer", 0, 50)
     scene.builder.nvtx("loose", 5, 20, event_type=60, tid=1)
     host = read_trace(scene.builder.write(tmp_path / "t.sqlite")).host
-    found = innermost_range(host, np.array([0, -1]))
+    found = Nests(host).innermost(np.array([0, -1]))
     assert [host.texts[host.ranges.text[i]] if i >= 0 else None for i in found] == ["outer", None]
 
 
@@ -212,7 +212,7 @@ def test_innermost_range_of_real_calls(name: str) -> None:
         (int(t), int(s), int(e)) for t, s, e in zip(r.thread, r.start_ns, r.end_ns, strict=True)
     ]
     some = np.arange(0, len(calls), max(1, len(calls) // 150))
-    found = innermost_range(host, some)
+    found = Nests(host).innermost(some)
     n_inside = 0
     for call, i in zip(some.tolist(), found.tolist(), strict=True):
         expected = walk(spans, int(calls.thread[call]), int(calls.start_ns[call]))

@@ -25,7 +25,18 @@ BASICS = (
 # What is read, the roles in it, and what comes out.
 MODEL = (
     *("schema", "window", "links", "rule_table", "view", "timeline", "timeline_blocks"),
-    *("host", "trace", "rules", "details", "report", "blocks", "config", "quantities"),
+    *(
+        "host",
+        "trace",
+        "rules",
+        "details",
+        "report",
+        "evidence",
+        "blocks",
+        "notebook_html",
+        "config",
+        "quantities",
+    ),
 )
 # Files in.
 READING = ("nsys", "reader")
@@ -51,7 +62,7 @@ JUDGING = (
     *("verdict_sections", "compare_sections", "history_sections", "history_plot"),
 )
 # All of it to strings and pictures.
-PRINTING = ("reporters", "plots")
+PRINTING = ("perfetto", "reporters", "plots")
 DOORS = ("cli", "__main__", "__init__")
 ORDER = (*BASICS, *MODEL, *READING, *MEASURING, *ANALYSIS, *SHOWING, *JUDGING, *PRINTING, *DOORS)
 
@@ -67,6 +78,8 @@ EXCEPTIONS = {
     ("trace", "frames"): "Trace.activities and its HTML form need pandas, which loads on demand",
     ("report", "frames"): "OverlapReport.to_frame and its HTML form, likewise",
     ("report", "serialise"): "OverlapReport.to_dict and from_dict are the door to JSON",
+    ("verdicts", "verdict_sections"): "what Jupyter shows of verdicts",
+    ("compare", "compare_sections"): "what Jupyter shows of a comparison",
 }
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.
@@ -77,7 +90,7 @@ LIBRARIES = {
     "jinja2": ("reporters",),
     "distributed": ("cluster",),
     "pandas": ("frames",),
-    "rich": ("reporters", "cli"),
+    "rich": ("reporters",),
     "pyarrow": ("cli",),
     "click": ("cli",),
     "subprocess": ("nsys",),
@@ -295,7 +308,7 @@ LATER = "def late():\n    "
         ("frames", "class Frame:\n    import pandas as pd", f"frames imports pandas{EARLY}"),
         ("frames", "if not TYPE_CHECKING:\n    import pandas", f"frames imports pandas{EARLY}"),
         ("frames", f"{CHECKED}pass\nelse:\n    import pandas", f"frames imports pandas{EARLY}"),
-        ("cli/app", "from rich.table import Table", f"cli imports rich{EARLY}"),
+        ("reporters/text", "from rich.table import Table", f"reporters imports rich{EARLY}"),
         ("cli/app", f"{LATER}import matplotlib.pyplot as plt", "cli imports matplotlib"),
         ("lanes", f"{LATER}import jax.numpy", "lanes imports jax"),
         ("lanes", "import click", "lanes imports click"),

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysoverlap.analysis import Options
+from nsysoverlap.blocks import Table
 from nsysoverlap.cli import main
 from nsysoverlap.errors import NsysOverlapError, TraceFileError, UsageError
 from nsysoverlap.pool import run_pool
@@ -378,6 +379,12 @@ def test_without_dask_it_says_what_to_install(tmp_path: Path, monkeypatch: Any) 
 # The table of ranks.
 
 
+def the_table(report: OverlapReport) -> Table:
+    (block,) = ranks_section(report)
+    assert isinstance(block, Table)
+    return block
+
+
 def test_rows_of_ranks() -> None:
     report = report_of_ranks([(90, 100)] * 3, [(50, 100), (10, 100), (30, 100)])
     first, second = rank_rows(report)
@@ -398,7 +405,7 @@ def test_what_is_different_about_the_worst_rank() -> None:
 
 
 def test_the_section_shows_spread_and_names_the_worst() -> None:
-    (table,) = ranks_section(report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)]))
+    table = the_table(report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)]))
     assert [row[0] for row in table.rows] == ["min", "median", "max", "rank 0", "rank 1", "rank 2"]
     assert [row[2] for row in table.rows[:3]] == ["40.0 %", "90.0 %", "90.0 %"]
     assert table.note == (
@@ -410,12 +417,12 @@ def test_the_section_shows_spread_and_names_the_worst() -> None:
 def test_another_gpu_is_named_first() -> None:
     report = report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)])
     slow = replace(report.devices[2], gpu_name="NVIDIA H100")
-    (table,) = ranks_section(replace(report, devices=(*report.devices[:2], slow)))
+    table = the_table(replace(report, devices=(*report.devices[:2], slow)))
     assert "others: it ran on NVIDIA H100, others on NVIDIA H200; D2H" in table.note
 
 
 def test_of_many_ranks_only_the_worst_are_shown() -> None:
-    (table,) = ranks_section(many_devices())
+    table = the_table(many_devices())
     assert table.title == "Ranks, 64, the 5 most exposed"
     assert table.rows[3][0] == "rank 12"
     assert len(table.rows) == 3 + 5
@@ -426,9 +433,9 @@ def test_one_rank_has_no_table() -> None:
 
 
 def test_equal_ranks_and_ranks_without_exposed_time() -> None:
-    (table,) = ranks_section(report_of_ranks([(90, 100)], [(90, 100)]))
+    table = the_table(report_of_ranks([(90, 100)], [(90, 100)]))
     assert table.note.endswith("otherwise it is like the median of the others.")
-    (table,) = ranks_section(report_of_ranks([(100, 100)], [(100, 100)]))
+    table = the_table(report_of_ranks([(100, 100)], [(100, 100)]))
     assert table.note == "No rank has exposed transfers."
 
 

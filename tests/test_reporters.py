@@ -29,7 +29,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 # The JSON of 64 devices would be half a megabyte that says nothing new.
-GOLDEN = [(n, fmt) for n in SAMPLES for fmt in REPORTERS if (n, fmt) != ("many_devices", "json")]
+GOLDEN = [(n, fmt) for n in SAMPLES for fmt in SUFFIX if (n, fmt) != ("many_devices", "json")]
 
 
 @pytest.mark.parametrize(("name", "fmt"), GOLDEN)
@@ -201,4 +201,4 @@ def test_json_keeps_the_documented_order() -> None:
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no report format 'pdf'") as caught:
         render(plain(), "pdf")
-    assert caught.value.hint == "Known formats: text, json, markdown."
+    assert caught.value.hint == "Known formats: text, json, markdown, html."

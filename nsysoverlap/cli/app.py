@@ -9,6 +9,7 @@ import click
 from .._version import __version__
 from .compare import compare
 from .exits import errors_as_exits
+from .export import export
 from .gate import gate
 from .history import history, record
 from .info import info
@@ -46,5 +47,5 @@ def main() -> None:
     """
 
 
-for command in (report, gate, compare, transfers, plot, record, history, info, rules):
+for command in (report, gate, compare, transfers, plot, export, record, history, info, rules):
     main.add_command(command)

@@ -11,7 +11,7 @@ from .options import Command, FilePath
 
 TRANSFERS = "--require-transfers"
 ANY = "any"
-_SIZE = re.compile(r"(\d|\.\d)[\d.]*\s*[A-Za-z]*")
+_SIZE = re.compile(r"\d+(\.\d+)?\s*[A-Za-z]*")
 
 
 class GateCommand(click.Command):

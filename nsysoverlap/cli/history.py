@@ -116,7 +116,8 @@ def history(
     from ..history import parse_labels, read_runs
     from ..history_sections import history_blocks, runs_to_dict
     from ..reporters.interface import Layout
-    from ..reporters.rendering import blocks_as_markdown, blocks_as_text
+    from ..reporters.markdown import blocks_as_markdown
+    from ..reporters.text import blocks_as_text
 
     for target in (output, plot):
         if target is not None and not to_stdout(target):

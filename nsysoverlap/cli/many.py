@@ -16,6 +16,7 @@ from .terminal import progress
 if TYPE_CHECKING:
     from ..analysis import Options
     from ..report import OverlapReport
+    from ..timeline_data import TimelineBuilder
 
 
 def traces_argument(function: Command) -> Command:
@@ -59,12 +60,24 @@ def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]
 
 
 def measure_all(
-    paths: Sequence[Path], options: Options, jobs: int | None, dask: str | None
+    paths: Sequence[Path],
+    options: Options,
+    jobs: int | None,
+    dask: str | None,
+    timeline: TimelineBuilder | None = None,
 ) -> tuple[OverlapReport, list[NsysOverlapError]]:
-    """The report of all readable traces and the errors of the others, with progress."""
+    """The report of all readable traces and the errors of the others, with progress.
+
+    A `timeline` takes in what is measured; the traces are then read one by one.
+    """
     from ..ranks import analyze_many
 
     if jobs is not None and dask is not None:
         raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")
+    if timeline is not None and (jobs, dask) != (None, None):
+        raise UsageError(
+            "A timeline is drawn from traces read one by one.", "Leave out --jobs and --dask."
+        )
+    on_cases = None if timeline is None else lambda found: timeline.add(found.cases)
     with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
-        return analyze_many(paths, options, jobs=jobs, dask=dask)
+        return analyze_many(paths, options, jobs=jobs, dask=dask, on_cases=on_cases)

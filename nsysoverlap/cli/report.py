@@ -18,7 +18,7 @@ from .options import (
 )
 from .terminal import emit, say, stdout_color, stdout_width, to_stdout
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 
 
 @click.command(
@@ -75,7 +75,9 @@ def report(
     Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
     one by one and added up. A trace that cannot be read is named and left out.
     """
+    from ..evidence import evidence_stretches
     from ..reporters import render
+    from ..timeline_data import TimelineBuilder
     from ..view import View
 
     wanted = parse_steps(steps, skip_steps, step)
@@ -84,13 +86,15 @@ def report(
     paths, errors = find_all(traces)
     if output is not None and not to_stdout(output):
         check_target(output, [*paths, *([config] if config else [])])
-    result, unreadable = measure_all(paths, options, jobs, dask)
+    timeline = TimelineBuilder() if fmt == "html" else None
+    result, unreadable = measure_all(paths, options, jobs, dask, timeline)
     errors += unreadable
     for error in errors:
         say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
     if errors and strict:
         raise click.exceptions.Exit(ExitCode.UNUSABLE)
     width, color = stdout_width(output), stdout_color(output)
-    emit(render(result, fmt, width=width, color=color, view=view), output)
+    drawn = timeline.build(closeups=evidence_stretches(result)) if timeline else None
+    emit(render(result, fmt, width=width, color=color, view=view, timeline=drawn), output)
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

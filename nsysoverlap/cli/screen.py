@@ -22,28 +22,9 @@ def key_values(title: str, rows: Iterable[tuple[str, ...]]) -> Table:
 
 def render_blocks(blocks: Sequence[Block]) -> str:
     """The blocks as text for stdout, free of control characters."""
-    from io import StringIO
-
-    from rich.console import Console
-
     from ..blocks import cleaned
-    from ..reporters.text import _print_block
+    from ..reporters.interface import Layout
+    from ..reporters.text import blocks_as_text
 
-    color, width = stdout_color(None), stdout_width(None)
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    with console.capture() as capture:
-        for block in blocks:
-            _print_block(console, cleaned(block), width)
-            console.print()
-    lines = [line.rstrip() for line in capture.get().split("\n")]
-    return "\n".join(lines).strip("\n") + "\n"
+    layout = Layout(width=stdout_width(None), color=stdout_color(None))
+    return blocks_as_text([cleaned(block) for block in blocks], layout)

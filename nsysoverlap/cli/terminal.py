@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def emit(text: str, output: Path | None) -> None:
         emit_file(text, output)
 
 
-def emit_file(content: str | bytes, output: Path) -> None:
+def emit_file(content: str | bytes | Iterable[bytes], output: Path) -> None:
     """Write a finished result to a file and say so."""
     write_atomically(output, content)
     say(f"Wrote {output}")

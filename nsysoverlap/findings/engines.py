@@ -194,7 +194,7 @@ def _turns(ctx: Context, i: int) -> Turns:
     )
     if h2d.intersect(d2h).length * TOGETHER_AT_MOST >= min(h2d.length, d2h.length):
         return nothing
-    mine = np.flatnonzero(ctx.measured[i] & ~in_graph(case.classified, rows))
+    mine = np.flatnonzero(~in_graph(case.classified, rows))
     if len(mine) < 2:
         return nothing
     stream, sent = rows.stream[mine], transfers_sent_ns(case)[mine]

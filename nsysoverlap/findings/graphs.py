@@ -116,11 +116,8 @@ def _serial(case: DeviceCase, measured: BoolArray) -> tuple[BoolArray, IntervalS
     """
     trace, rows = case.classified.trace, case.rows
     mine = measured & in_graph(case.classified, rows)
-    nodes = np.flatnonzero(
-        trace.kernels.from_graph
-        & (trace.stream_device[trace.kernels.stream] == case.device.index)
-        & (case.classified.kernel_role == Role.COMPUTE)
-    )
+    nodes = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
+    nodes = nodes[trace.kernels.from_graph[nodes]]
     if not mine.any() or not len(nodes):
         return np.zeros(len(rows), np.bool_), IntervalSet.empty()
     of_rows = np.zeros(len(rows), np.int64)

@@ -34,8 +34,7 @@ class Queue:
     def last_before(self, times: Int64Array, stream: Int64Array, instant: Int64Array) -> Int64Array:
         """Index of the last row of each stream with a time before each instant, -1 without one.
 
-        `times` has a time for each row, which does not fall within a stream but where it is
-        unknown (-1).
+        `times` has a time for each row, which does not fall within a stream.
         """
         result = np.full(len(stream), -1, np.int64)
         for one in np.unique(stream).tolist():
@@ -61,7 +60,8 @@ def queue_of(case: DeviceCase) -> Queue:
     streams = np.unique(rows.stream[~in_graph(case.classified, rows)])
     parts = []
     for number, (name, table) in enumerate(trace.tables.items()):
-        own = np.flatnonzero(np.isin(table.stream, streams) & ~table.from_graph)
+        own = trace.rows_on(case.device.index, name)
+        own = own[np.isin(table.stream[own], streams) & ~table.from_graph[own]]
         transfer = np.full(len(table), -1, np.int64)
         if name in ("kernel", "memcpy"):
             mine = np.flatnonzero(rows.by_kernel == (name == "kernel"))
@@ -141,12 +141,10 @@ def latest_record(
         return result
     pairs = np.unique(np.stack([waiting, recording], axis=1), axis=0)
     for one, other in pairs.tolist():
-        own = np.flatnonzero((waits.wait_stream == one) & (waits.record_stream == other))
-        own = own[np.argsort(waits.wait_ns[own], kind="stable")]
+        told, latest = waits.latest(one, other)
         asked = np.flatnonzero((waiting == one) & (recording == other))
-        n_before = np.searchsorted(waits.wait_ns[own], before[asked], side="left")
-        latest = np.concatenate(([-1], np.maximum.accumulate(waits.record_ns[own])))
-        result[asked] = latest[n_before]
+        n_before = np.searchsorted(told, before[asked], side="left")
+        result[asked] = np.concatenate(([-1], latest))[n_before]
     return result
 
 

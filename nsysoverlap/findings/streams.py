@@ -132,11 +132,12 @@ def _shared(case: DeviceCase, measured: BoolArray) -> list[tuple[BoolArray, Inte
     trace, rows = case.classified.trace, case.rows
     alone = measured & ~in_graph(case.classified, rows)
     kernels = trace.kernels
+    compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
+    compute = compute[~kernels.from_graph[compute]]
     found = []
     for stream in np.unique(rows.stream[alone]).tolist():
-        own = (kernels.stream == stream) & (case.classified.kernel_role == Role.COMPUTE)
-        own &= ~kernels.from_graph
-        if own.any():
+        own = compute[kernels.stream[compute] == stream]
+        if len(own):
             spans = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
             found.append((alone & (rows.stream == stream), spans))
     return found
@@ -192,18 +193,17 @@ def blocks_of(case: DeviceCase) -> Blocks:
         # The last work to be done before the kernel starts, unless the kernel stands behind it.
         queued = queue.last_before(queue.end_ns, own, trace.kernels.start_ns[kernel] + 1)
         waits = (queue.transfer[queued] < 0) & (waiting != own)
+        waits &= (sent[queued] >= 0) & (sent[queued] < launched)
     else:
         told = latest_record(case, waiting, own, launched)
         queued = queue.last_before(sent, own, told)
         span = sent[place[transfer]], sent[first]
-        waits = ~waits_between(case, waiting, own, span, launched)
-    start = np.maximum(np.maximum(pieces.start_ns[at], sent[queued]), launched)
+        waits = ~waits_between(case, waiting, own, span, launched) & (np.minimum(*span) >= 0)
+    start = np.maximum(pieces.start_ns[at], launched)
     gap = trace.kernels.start_ns[kernel] - queue.end_ns[queued]
     waits &= (queued > place[transfer]) & (gap >= 0) & (gap <= SOON_NS)
     waits &= queue.start_ns[queued] >= rows.end_ns[transfer]
     waits &= ~trace.kernels.from_graph[kernel] & (start < pieces.end_ns[at])
-    for known in (sent[place[transfer]], sent[first], sent[queued], launched):
-        waits &= known >= 0
     return Blocks(
         queue=queue,
         transfer=transfer[waits],

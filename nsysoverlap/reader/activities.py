@@ -14,6 +14,7 @@ from ..schema import Schema, TableSpec
 from ..trace import Activities, Copies, Dropped, Kernels, LaunchShapes
 from .bulk import Block, Query, read_blocks, unreadable
 from .codes import Codes, TupleCodes
+from .growing import join
 
 # Differences of two times below this bound cannot overflow int64.
 _LARGEST_TIME = 2**62
@@ -72,29 +73,26 @@ def read_columns(
 ) -> Columns:
     """All usable rows of one activity table; empty columns where the table is absent."""
     table = found.find(spec)
-    digests: list[tuple[dict[str, Any], tuple[int, int, int]]] = []
+    columns: dict[str, Any] = {}
     if table is not None:
-        digests = read_blocks(
-            path,
-            Query.of(table, (column.name for column in spec.columns)),
-            lambda block: _digest(block, spec, registry, shift_ns),
-            threads=threads,
+        query = Query.of(table, (column.name for column in spec.columns))
+        columns = join(
+            read_blocks(
+                path,
+                query,
+                lambda block: _digest(block, spec, registry, shift_ns),
+                threads=threads,
+            )
         )
-    if not digests:
+    if not columns:
         empty = {c.name: np.empty(0, np.int64) for c in spec.columns}
-        digests = [_digest(empty, spec, registry, shift_ns)]
-    columns = {}
-    for name in list(digests[0][0]):
-        # Popped as they are joined, so that only one column exists twice at a time.
-        columns[name] = np.concatenate([values.pop(name) for values, _ in digests])
-    counts = np.sum([lost for _, lost in digests], axis=0)
-    return Columns(_sorted(columns), Dropped(spec.name, *(int(n) for n in counts)))
+        columns = _digest(empty, spec, registry, shift_ns)
+    lost = columns.pop("lost").reshape(-1, 3).sum(axis=0)
+    return Columns(_sorted(columns), Dropped(spec.name, *lost.tolist()))
 
 
-def _digest(
-    block: Block, spec: TableSpec, registry: Registry, shift_ns: int
-) -> tuple[dict[str, Any], tuple[int, int, int]]:
-    """Usable rows of one block in their final types, and (untimed, negative, unreadable)."""
+def _digest(block: Block, spec: TableSpec, registry: Registry, shift_ns: int) -> dict[str, Any]:
+    """Usable rows of one block in their final types; `lost` counts the others by reason."""
     n = len(block["start"])
     block = {
         column.name: block[column.name]
@@ -112,6 +110,7 @@ def _digest(
     if any(counts):
         block = {name: values[keep] for name, values in block.items()}
     columns: dict[str, Any] = {
+        "lost": np.array(counts),
         "start_ns": block["start"],
         "end_ns": block["end"],
         "stream": registry.streams.encode([block[name] for name in _STREAM_KEY]),
@@ -130,7 +129,7 @@ def _digest(
             ).astype(kind)
         for name in _DEVICES:
             columns[name] = np.clip(block[name], -1, 2**31 - 1).astype(np.int32)
-    return columns, counts
+    return columns
 
 
 def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]]:
@@ -151,10 +150,17 @@ def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]
 
 
 def _sorted(columns: dict[str, Any]) -> dict[str, Any]:
-    """Rows by start, then end; nsys writes them so, third parties may not have kept it."""
+    """Rows by start, then end; third parties may not have kept the order that nsys writes."""
     start, end = columns["start_ns"], columns["end_ns"]
-    later = start[1:] > start[:-1]
-    if (later | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))).all():
+    if (start[1:] < start[:-1]).any():
+        order = np.lexsort((end, start))
+        return {name: values[order] for name, values in columns.items()}
+    equal = start[1:] == start[:-1]
+    if not (equal & (end[1:] < end[:-1])).any():
         return columns
-    order = np.lexsort((end, start))
-    return {name: values[order] for name, values in columns.items()}
+    # Only rows that start together can be out of order, and each group of them stays in its place.
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    order = tied[np.lexsort((end[tied], start[tied]))]
+    for values in columns.values():
+        values[tied] = values[order]
+    return columns

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -28,9 +30,13 @@ BLOCK_ROWS = 1 << 16
 BLOCK_BYTES = 1 << 20
 """Bytes of pages that are taken apart at a time."""
 _RANGES_PER_THREAD = 8
+_AHEAD = 4
+"""Blocks that are read ahead for each thread."""
 
 Block = dict[str, Int64Array]
 T = TypeVar("T")
+S = TypeVar("S")
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,8 @@ class Query:
 
 def read_blocks(
     path: Path, query: Query, digest: Callable[[Block], T], *, threads: int = 2
-) -> list[T]:
-    """Read all rows of `query` and return `digest(block)` of each block in rowid order.
+) -> Iterator[T]:
+    """Read all rows of `query` and yield `digest(block)` of each block in rowid order.
 
     A block maps every column name, and `row` for the rowid, to an int64 array. NULL and blank
     text become the column's default; a value that is no integer becomes `-2**63` (see
@@ -87,9 +93,11 @@ def read_blocks(
         try:
             layout = pool.run(lambda c: find_layout(c, query.table, query.names, query.sized))
             with PageFile(path) as file:
-                return _from_pages(pool, file, layout, query, digest)
+                yield from _from_pages(pool, file, layout, query, digest)
+            return
         except UnusualError:
-            return _from_sqlite(pool, query, digest, threads)
+            pass
+        yield from _from_sqlite(pool, query, digest, threads)
 
 
 def _from_pages(
@@ -98,7 +106,7 @@ def _from_pages(
     layout: Layout,
     query: Query,
     digest: Callable[[Block], T],
-) -> list[T]:
+) -> Iterator[T]:
     """Raises `UnusualError` before any row is read; unusual rows are left to SQLite."""
     pages, last = file.leaves(layout.root)
     step = max(1, BLOCK_BYTES // file.page_size)
@@ -113,18 +121,17 @@ def _from_pages(
             return _read_range(connection, query, reach, digest)
         return [digest(block)]
 
-    return [block for part in pool.map(part, list(pairwise(bounds))) for block in part]
+    return pool.map(part, list(pairwise(bounds)))
 
 
 def _from_sqlite(
     pool: connect_many, query: Query, digest: Callable[[Block], T], threads: int
-) -> list[T]:
+) -> Iterator[T]:
     span = pool.run(lambda c: _rowid_range(c, query.table))
     if span is None:
-        return []
+        return iter(())
     ranges = _split(span[0], span[1], max(1, threads) * _RANGES_PER_THREAD)
-    parts = pool.map(lambda c, span: _read_range(c, query, span, digest), ranges)
-    return [block for part in parts for block in part]
+    return pool.map(lambda c, span: _read_range(c, query, span, digest), ranges)
 
 
 def unreadable(values: Int64Array) -> BoolArray:
@@ -159,14 +166,27 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
 
     def map(
         self,
-        work: Callable[[sqlite3.Connection, tuple[int, int]], T],
-        ranges: list[tuple[int, int]],
-    ) -> list[T]:
-        """Do `work` for each range, on the threads, results in order."""
+        work: Callable[[sqlite3.Connection, tuple[int, int]], list[T]],
+        ranges: Sequence[tuple[int, int]],
+    ) -> Iterator[T]:
+        """Do `work` for each range, on the threads; yield all results in order."""
         if self._threads == 1 or len(ranges) == 1:
-            return [self.run(lambda c, s=span: work(c, s)) for span in ranges]  # type: ignore[misc]
+            for span in ranges:
+                yield from self.run(partial(_call, work, span))
+            return
         with ThreadPoolExecutor(self._threads) as executor:
-            return list(executor.map(lambda span: self.run(lambda c: work(c, span)), ranges))
+            # Not all at once: results must not pile up before they are taken.
+            waiting: deque[Future[list[T]]] = deque()
+            for span in ranges:
+                waiting.append(executor.submit(self.run, partial(_call, work, span)))
+                if len(waiting) > _AHEAD * self._threads:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+
+
+def _call(work: Callable[[C, S], T], span: S, connection: C) -> T:
+    return work(connection, span)
 
 
 def _rowid_range(connection: sqlite3.Connection, table: FoundTable) -> tuple[int, int] | None:

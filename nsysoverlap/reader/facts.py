@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from .. import schema
-from ..arrays import Int64Array
+from ..arrays import BoolArray, Int64Array
 from ..host import HostSide
 from ..schema import FoundTable, Schema
 from ..trace import LaunchFacts, Stream, TraceFacts
 from .activities import Columns
 from .bulk import Query, read_blocks, unreadable
+from .growing import join
 from .privacy import allowed_setting, scrub, scrub_value
 from .values import integer, text
 
@@ -26,6 +27,8 @@ _OPTIONS = {
     "CAPTURE_EVENT_TYPE": "CAPTURE_EVENT_TYPE",
 }
 _WARNING = 2
+_SPARSE = 64
+_ROWS_AT_ONCE = 1 << 20
 
 
 def export_meta(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
@@ -91,9 +94,10 @@ def trace_facts(
     overhead = found.find(schema.OVERHEAD)
     start = end = np.empty(0, np.int64)
     if overhead is not None:
-        blocks = read_blocks(path, Query.of(overhead, ("start", "end")), lambda b: b, threads=1)
-        if blocks:
-            start, end = (np.concatenate([b[name] for b in blocks]) for name in ("start", "end"))
+        query = Query.of(overhead, ("start", "end"))
+        spans = join(read_blocks(path, query, lambda block: block, threads=1))
+        if spans:
+            start, end = spans["start"], spans["end"]
             keep = ~(unreadable(start) | unreadable(end))
             start, end = start[keep], end[keep]
     return TraceFacts(dropped, tuple(diagnostics), start, end, launches)
@@ -111,38 +115,57 @@ def launch_facts(
     thunks = None if any_row else _thunks(connection, found)
     if not host.has_calls:
         return LaunchFacts(n_thunk_ranges=thunks)
-    calls = host.calls
-    counts: list[tuple[int, int]] = []
+    counts = []
     for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
         wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
         # A call without an id of its own cannot be matched, so it says nothing.
-        mine = np.flatnonzero(calls.correlation_id != 0)
-        mine = mine[wanted[calls.name[mine]]]
-        pids = host.thread_pid[calls.thread[mine]]
-        counts.append(_count_missing(pids, calls.correlation_id[mine], tables, streams))
+        mine = wanted[host.calls.name] & (host.calls.correlation_id != 0)
+        counts.append(_count_missing(host, mine, tables, streams))
     (n, missing), (n_graph, graph_missing) = counts
     return LaunchFacts(n, missing, n_graph, graph_missing, thunks)
 
 
 def _count_missing(
-    pids: Int64Array,
-    correlation: Int64Array,
+    host: HostSide,
+    wanted: BoolArray,
     tables: Mapping[str, Columns],
     streams: Sequence[Stream],
 ) -> tuple[int, int]:
     """Distinct (process, correlation id) calls, and those among them without any GPU row."""
     n = missing = 0
-    for pid in np.unique(pids):
-        calls = np.unique(correlation[pids == pid])
-        has_row = np.zeros(len(calls), np.bool_)
+    for pid in np.unique(host.thread_pid):
+        mine = wanted & (host.thread_pid == pid)[host.calls.thread]
         # Cut-down exports do not say which process a row or a call is of.
         own = np.array([s.global_pid in (pid, 0) or pid == 0 for s in streams], dtype=np.bool_)
-        for table in tables.values():
-            mine = own[table.values["stream"]]
-            has_row |= np.isin(calls, table.values["correlation_id"][mine])
-        n += len(calls)
-        missing += int((~has_row).sum())
+        rows = [
+            ids if own.all() else ids[own[table.values["stream"]]]
+            for table in tables.values()
+            if len(ids := table.values["correlation_id"])
+        ]
+        if mine.any():
+            calls, left = _distinct_and_without(host.calls.correlation_id[mine], rows)
+            n, missing = n + calls, missing + left
     return n, missing
+
+
+def _distinct_and_without(ids: Int64Array, others: Sequence[Int64Array]) -> tuple[int, int]:
+    """How many distinct ids there are, and how many of them are in none of `others`."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _SPARSE * len(ids):
+        distinct = np.unique(ids)
+        found = np.zeros(len(distinct), np.bool_)
+        for other in others:
+            found |= np.isin(distinct, other)
+        return len(distinct), int(np.count_nonzero(~found))
+    # Ids count up, so a mark for each possible one is cheaper than sorting them.
+    marks = np.zeros(high - low + 1, np.bool_)
+    marks[ids - low] = True
+    n = int(np.count_nonzero(marks))
+    for other in others:
+        for first in range(0, len(other), _ROWS_AT_ONCE):
+            part = other[first : first + _ROWS_AT_ONCE]
+            marks[part[(part >= low) & (part <= high)] - low] = False
+    return n, int(np.count_nonzero(marks))
 
 
 def _thunks(connection: sqlite3.Connection, found: Schema) -> int:

@@ -18,6 +18,7 @@ from ..schema import FoundTable, Schema
 from ..trace import Stream
 from .bulk import Block, Query, read_blocks, unreadable
 from .codes import Codes, TupleCodes
+from .growing import join
 from .strings import strings
 from .values import integer, text
 
@@ -61,13 +62,8 @@ class _Source:
             )
 
         query = Query.of(table, names, sized)
-        blocks = read_blocks(self.path, query, filled, threads=self.threads)
-        if not blocks:
-            blocks = [filled({name: np.empty(0, np.int64) for name in wanted})]
-        # Popped as they are joined, so that only one column exists twice at a time.
-        return {
-            name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])
-        }
+        rows = join(read_blocks(self.path, query, filled, threads=self.threads))
+        return rows or filled({name: np.empty(0, np.int64) for name in wanted})
 
 
 def read_host(
@@ -248,10 +244,9 @@ def read_waits(
     record = source.columns(records, names, lambda block: block)
     recorded, is_known = _called(host, record, schema.EVENT_RECORD_API)
     record = {name: values[is_known] for name, values in record.items()}
-    key = np.lexsort((record["event_sync_id"], record["global_pid"]))
-    at = _find_pair(record, key, wait)
-    resolved = at >= 0
-    row = key[at[resolved]]
+    row = _find_pair(record, wait)
+    resolved = row >= 0
+    row = row[resolved]
     wait_stream = _stream_index(wait, streams)[resolved]
     record_stream = _stream_index(record, streams)[row]
     known = (wait_stream >= 0) & (record_stream >= 0)
@@ -270,20 +265,26 @@ def _with_event(block: Block) -> Block:
     return {name: values[named] for name, values in block.items()}
 
 
-def _find_pair(record: Block, key: Int64Array, wait: Block) -> Int64Array:
-    """Place in `key` of the record with each wait's process and event; -1 where there is none."""
-    codes = TupleCodes(2)
-    recorded, wanted = (
-        codes.encode([rows["global_pid"], rows["event_sync_id"]]) for rows in (record, wait)
-    )
-    if not len(key):
+def _find_pair(record: Block, wait: Block) -> Int64Array:
+    """The first record with each wait's process and event; -1 where there is none."""
+    result = np.full(len(wait["global_pid"]), -1, np.int64)
+    for process in np.unique(wait["global_pid"]).tolist():
+        own = np.flatnonzero(record["global_pid"] == process)
+        # Below zero are the marks of NULL and of nonsense.
+        here = np.flatnonzero((wait["global_pid"] == process) & (wait["event_sync_id"] >= 0))
+        at = _place(record["event_sync_id"][own], wait["event_sync_id"][here])
+        result[here[at >= 0]] = own[at[at >= 0]]
+    return result
+
+
+def _place(ids: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Place of the first of `ids` that equals each wanted one, -1 where none does."""
+    if not len(ids):
         return np.full(len(wanted), -1, np.int64)
-    recorded = recorded[key]
-    order = np.argsort(recorded, kind="stable")
-    at = np.minimum(np.searchsorted(recorded[order], wanted), len(order) - 1)
-    # Below zero are the marks of NULL and of nonsense.
-    match = (recorded[order][at] == wanted) & (wait["event_sync_id"] >= 0)
-    return np.where(match, order[at], -1)
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order]
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[at] == wanted, order[at], -1)
 
 
 def _called(host: HostSide, rows: Block, api: re.Pattern[str]) -> tuple[Int64Array, BoolArray]:
@@ -291,17 +292,14 @@ def _called(host: HostSide, rows: Block, api: re.Pattern[str]) -> tuple[Int64Arr
     wanted = np.array([bool(api.match(name)) for name in host.api_names], np.bool_)
     mine = np.flatnonzero(wanted[host.calls.name]) if len(wanted) else np.empty(0, np.int64)
     pid = host.thread_pid[host.calls.thread[mine]]
-    correlation = host.calls.correlation_id[mine]
-    order = np.lexsort((correlation, pid))
     called = np.zeros(len(rows["global_pid"]), np.int64)
     found = np.zeros(len(called), np.bool_)
     for process in np.unique(pid).tolist():
-        own = order[pid[order] == process]
-        here = rows["global_pid"] == process
-        at = np.minimum(np.searchsorted(correlation[own], rows["correlation_id"]), len(own) - 1)
-        match = here & (correlation[own][at] == rows["correlation_id"])
-        called[match] = host.calls.start_ns[mine][own[at[match]]]
-        found |= match
+        own = mine[pid == process]
+        here = np.flatnonzero(rows["global_pid"] == process)
+        at = _place(host.calls.correlation_id[own], rows["correlation_id"][here])
+        called[here[at >= 0]] = host.calls.start_ns[own[at[at >= 0]]]
+        found[here] = at >= 0
     return called, found
 
 
@@ -310,11 +308,10 @@ def _stream_index(rows: Block, streams: Sequence[Stream]) -> Int32Array:
 
     By process, context and stream: nsys 2025.3 writes device 0 into every synchronisation row.
     """
-    index = np.full(len(rows["global_pid"]), -1, np.int32)
-    for stream in streams:
-        index[
-            (rows["global_pid"] == stream.global_pid)
-            & (rows["context_id"] == stream.context_id)
-            & (rows["stream_id"] == stream.stream_id)
-        ] = stream.index
-    return index
+    codes = TupleCodes(3)
+    keys = [(s.global_pid, s.context_id, s.stream_id) for s in streams]
+    known = codes.encode(list(np.array(keys, np.int64).reshape(-1, 3).T))
+    found = codes.encode([rows[name] for name in ("global_pid", "context_id", "stream_id")])
+    index = np.full(max(known.max(initial=-1), found.max(initial=-1)) + 1, -1, np.int32)
+    index[known] = np.arange(len(streams))
+    return index[found]

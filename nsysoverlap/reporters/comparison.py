@@ -8,7 +8,8 @@ from ..compare import Comparison
 from ..compare_sections import comparison_blocks, comparison_to_dict
 from ..errors import UsageError
 from .interface import Layout
-from .rendering import blocks_as_markdown, blocks_as_text
+from .markdown import blocks_as_markdown
+from .text import blocks_as_text
 
 COMPARISON_FORMATS = ("text", "markdown", "json")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..blocks import Block, Command, Entry, Paragraph, Table
 from ..report import OverlapReport
@@ -15,7 +16,12 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 def render_markdown(report: OverlapReport, layout: Layout) -> str:
     """Headings, GitHub tables and paragraphs; every text shows exactly as it is in the trace."""
-    return "\n\n".join(_block(block) for block in blocks(report, layout.view)) + "\n"
+    return blocks_as_markdown(blocks(report, layout.view))
+
+
+def blocks_as_markdown(printed: Sequence[Block]) -> str:
+    """Any blocks as Markdown ending in a newline."""
+    return "\n\n".join(_block(block) for block in printed) + "\n"
 
 
 def _block(block: Block) -> str:

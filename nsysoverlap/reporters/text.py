@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ _LEAST_WORDS = 12
 
 def render_text(report: OverlapReport, layout: Layout) -> str:
     """Headline, notes and tables; wider than `layout.width` only where numbers need it."""
+    return blocks_as_text(blocks(report, layout.view), layout)
+
+
+def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:
+    """Any blocks as text ending in a newline."""
     from rich.console import Console
 
     console = Console(
@@ -42,7 +48,7 @@ def render_text(report: OverlapReport, layout: Layout) -> str:
         emoji=False,
     )
     with console.capture() as capture:
-        for block in blocks(report, layout.view):
+        for block in printed:
             _print_block(console, block, layout.width)
             console.print()
     # Rich pads cells with blanks; a pipe does not need them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..verdict_sections import verdict_blocks
 from ..verdicts import Verdicts
 from .interface import Layout
-from .rendering import blocks_as_markdown
+from .markdown import blocks_as_markdown
 
 
 def render_verdict_markdown(result: Verdicts, layout: Layout) -> str:

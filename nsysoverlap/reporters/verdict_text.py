@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..verdict_sections import verdict_blocks
 from ..verdicts import Verdicts
 from .interface import Layout
-from .rendering import blocks_as_text
+from .text import blocks_as_text
 
 
 def render_verdict_text(result: Verdicts, layout: Layout) -> str:

@@ -118,12 +118,18 @@ def test_work_of_unknown_launch_counts_as_launched_before(tmp_path: Path) -> Non
 
 
 def test_copies_outside_of_the_steps_do_not_count(tmp_path: Path) -> None:
-    scene = two()
-    scene.label("step 0", 10 * MS + 800 * US, 10 * MS + 900 * US)
-    scene.run("compute", 7, 10 * MS + 850 * US, 13 * MS, 14 * MS)
+    scene = Scene()
+    for at, begin in ((10, 1 * MS), (15 * MS, 21 * MS)):
+        scene.run("compute", 7, at, begin, begin + MS)
+        scene.run("d2h", 20, at + 10, begin + 1 * MS, begin + 5 * MS)
+        scene.run("d2h", 21, at + 20, begin + 5 * MS, begin + 9 * MS)
+    scene.run("compute", 7, 15 * MS + 30, 30 * MS, 31 * MS)
+    scene.label("step 0", 15 * MS - 10, 15 * MS + 100)
     context = drawn(tmp_path, scene.builder)
     assert context.n_steps == 1
-    assert fired(context, "same-direction-queue") == fired(context, "no-duplex") == []
+    finding = only(context, "same-direction-queue")
+    assert finding.title.startswith("1 D2H copy ")
+    assert finding.cost_ns == 4 * MS
 
 
 def test_two_that_queued_and_are_exposed_at_once_count_once(tmp_path: Path) -> None:

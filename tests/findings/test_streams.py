@@ -14,6 +14,7 @@ from ..tracebuilder import draw
 from .kit import MS, context_of, drawn, fired, only
 
 US = 1_000
+LAUNCHES = {"d2h": 10, "d2d": 20, "compute": 30}
 
 
 def test_copies_on_the_stream_that_computes(tmp_path: Path) -> None:
@@ -232,17 +233,30 @@ def test_without_event_ids_a_kernel_on_the_transfers_own_stream_is_behind_it_any
     assert fired(by_time(tmp_path, blocked(kernel_stream=69)), "head-of-line") == []
 
 
+@pytest.mark.parametrize(("slice_sent", "n"), [(40, 1), (60, 0), (None, 0)])
+def test_without_event_ids_the_work_must_have_been_launched_before_the_kernel(
+    tmp_path: Path, slice_sent: int | None, n: int
+) -> None:
+    scene = Scene()
+    scene.record(20, 1, 1)
+    scene.wait(21, 2, 1)
+    scene.run("d2h", 69, 10, 3 * MS, 9 * MS)
+    scene.run("d2d", 69, slice_sent, 9 * MS, 9 * MS + US)
+    scene.run("compute", 7, 50, 9 * MS + 2 * US, 10 * MS)
+    assert len(fired(by_time(tmp_path, scene), "head-of-line")) == n
+
+
 @pytest.mark.parametrize("missing", ["d2h", "d2d", "compute"])
 def test_without_its_launch_nothing_is_known_of_the_order(tmp_path: Path, missing: str) -> None:
+    sent = {kind: None if kind == missing else at for kind, at in LAUNCHES.items()}
     scene = Scene()
-    sent = {
-        kind: None if kind == missing else i for i, kind in enumerate(("d2h", "d2d", "compute"))
-    }
     scene.run("d2h", 69, sent["d2h"], 3 * MS, 9 * MS)
     scene.run("d2d", 69, sent["d2d"], 9 * MS, 9 * MS + US)
-    scene.run("compute", 7, sent["compute"], 9 * MS + 2 * US, 10 * MS)
-    scene.run("compute", 8, 5, 10 * MS, 11 * MS)
-    assert fired(by_time(tmp_path, scene), "head-of-line") == []
+    scene.run("h2d", 69, 24, 9 * MS + US, 9 * MS + 2 * US)
+    scene.record(69, 25, 1)
+    scene.wait(7, 26, 1)
+    scene.run("compute", 7, sent["compute"], 9 * MS + 3 * US, 10 * MS)
+    assert fired(drawn(tmp_path, scene.builder), "head-of-line") == []
 
 
 def test_the_remedy_for_xla_is_a_barrier(tmp_path: Path) -> None:

@@ -57,11 +57,8 @@ def _lane(lane: Lane, origin: int) -> dict[str, Any]:
 
 
 def _stretches(part: Stretches, origin: int) -> dict[str, Any]:
-    whole = np.array_equal(part.exposed_ns, part.end_ns - part.start_ns)
-    return {
-        **_spans(part.start_ns, part.end_ns, origin),
-        "exposed": None if whole else part.exposed_ns.tolist(),
-    }
+    spans = _spans(part.start_ns, part.end_ns, origin)
+    return {**spans, "all": part.n_all, "ns": part.all_ns}
 
 
 def _spans(start_ns: Int64Array, end_ns: Int64Array, origin: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from ... import sections
 from ...blocks import Block, Table, cleaned
 from ...device_names import FEW_DEVICES, device_names
+from ...evidence import evidence_device
 from ...finding_text import findings_section
 from ...gain_tables import gain_section
 from ...report import OverlapReport, format_share
@@ -29,7 +30,9 @@ from .tables import kernels_table, operations_table, steps_table
 EVERYTHING = View(findings="all", by="stream")
 _FLAG = re.compile(r"(--[A-Za-z][\w-]*(?:=[\w.:/-]*\w)?)")
 """Splits a remedy so that command line flags are pieces of their own."""
-SCRIPTS = ("theme.js", "tables.js", "timeline-data.js", "timeline.js")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMG]?i?B)\b|%)")
+"""The space between a number and its unit."""
+SCRIPTS = ("theme.js", "tables.js", "timeline-data.js", "timeline-draw.js", "timeline.js")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def render_html(report: OverlapReport, layout: Layout) -> str:
         lstrip_blocks=True,
     )
     env.filters["pieces"] = _FLAG.split
+    env.filters["tight"] = lambda text: _UNIT.sub("\u00a0", text)
     script = "\n".join(loader.get_source(env, name)[0] for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
     timeline = layout.timeline
@@ -152,10 +156,6 @@ def _findings(report: OverlapReport, drawn: bool) -> list[FindingCard]:
         for block in findings_section(report, EVERYTHING)
         for entry in getattr(cleaned(block), "entries", ())
     ]
-    places: dict[tuple[str | None, str | None], int] = {}
-    for i, device in enumerate(report.devices):
-        places.setdefault((device.trace, device.label), i)
-        places.setdefault((None, device.label), i)
     return [
         FindingCard(
             finding.code,
@@ -165,7 +165,7 @@ def _findings(report: OverlapReport, drawn: bool) -> list[FindingCard]:
             tuple(
                 Example(
                     text,
-                    places.get((row.trace, row.device)) if drawn else None,
+                    evidence_device(report, row) if drawn else None,
                     row.start_ns,
                     row.end_ns,
                 )

@@ -23,9 +23,7 @@ const timelineData = (() => {
     device.lanes = device.lanes.map(spans);
     for (const key of Object.keys(device.exposed)) device.exposed[key] = spans(device.exposed[key]);
     device.stretches = Object.entries(device.exposed).flatMap(([key, part]) =>
-      Array.from(part.start, (start, i) => ({
-        key, start, end: part.end[i], exposed: part.exposed ? part.exposed[i] : part.end[i] - start,
-      })));
+      Array.from(part.start, (start, i) => ({ key, start, end: part.end[i] })));
     device.stretches.sort((a, b) => a.start - b.start || a.end - b.end);
   }
 

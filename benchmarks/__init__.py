@@ -1,0 +1,1 @@
+"""Speed and memory on large exports; `make bench` runs it from a checkout."""

@@ -1,0 +1,224 @@
+"""The command line: `python -m capture run|matrix|report`. The only place that prints and exits."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nsysoverlap.errors import NsysOverlapError
+
+from . import nsys
+from .arms import find_arm, select_arms
+from .cli_checks import maxtext, preflight
+from .config import Config, load_config, preset_names
+from .errors import RefusedError
+from .matrix import Plan, check_all, finish_arm, prepare, run_arm, run_matrix, spec_of
+from .results import Row, load_rows
+from .tables import markdown, write_results
+
+REFUSED, FAILED, VOID = 2, 1, 3
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+RUN_OPTIONS = (
+    click.option(
+        "--config",
+        "config_name",
+        required=True,
+        metavar="NAME|FILE",
+        help=f"A TOML file or a preset: {', '.join(preset_names())}.",
+    ),
+    click.option(
+        "--out",
+        "folder",
+        required=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder for results; arms that have one there are not run again.",
+    ),
+    click.option(
+        "--trace/--no-trace",
+        default=None,
+        help="Record with nsys, or only time. Default: as the configuration says.",
+    ),
+    click.option(
+        "--nsys-libs",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Folder with libraries that nsys's importer lacks (libdw.so.1).",
+    ),
+    click.option(
+        "--xla",
+        multiple=True,
+        metavar="FLAG=VALUE",
+        help="An XLA option for every arm, such as xla_gpu_autotune_level=0.",
+    ),
+    click.option(
+        "--batch",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Global batch in place of the configuration's batch per device.",
+    ),
+    click.option(
+        "--devices",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Devices in the FSDP mesh. Default: the configuration's, else all.",
+    ),
+    click.option(
+        "--arm-timeout-s",
+        default=300.0,
+        show_default=True,
+        help="Seconds after which an arm is ended.",
+    ),
+)
+
+
+def _with_run_options(command: Command) -> Command:
+    for option in reversed(RUN_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Run the host-offload experiment, record it with nsys and report it."""
+
+
+@cli.command()
+@click.option("--arm", required=True, help="The arm to run.")
+@click.option(
+    "--coordinator",
+    metavar="HOST:PORT|auto",
+    help="Several processes: the address of rank 0, or auto under Slurm.",
+)
+@click.option("--processes", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--rank", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--find-batch", is_flag=True, help="Find the largest batch that fits instead.")
+@_with_run_options
+def run(
+    arm: str, coordinator: str | None, processes: int, rank: int, find_batch: bool, **given: Any
+) -> None:
+    """Run one arm in a fresh process."""
+    config, plan = _plan(given)
+    plan = replace(plan, coordinator=coordinator, processes=processes, rank=rank)
+    prepare(config, plan)
+    chosen = find_arm(config, arm)
+    if find_batch:
+        _find_batch(config, plan, arm)
+        return
+    outcome = run_arm(config, chosen, plan)
+    if outcome.status in ("refused", "skipped"):
+        raise RefusedError(outcome.reason)
+    finish_arm(config, chosen, plan, outcome)
+    rows = [row for row in load_rows(plan.folder) if row.arm == arm]
+    click.echo(markdown(rows))
+    sys.exit(_exit_code(rows))
+
+
+@cli.command()
+@click.option("--arms", default="", metavar="A,B,...", help="Only these and what they need.")
+@click.option("--budget-s", type=float, help="Start no arm that would not end within this time.")
+@_with_run_options
+def matrix(arms: str, budget_s: float | None, **given: Any) -> None:
+    """Run all arms, each in a fresh process, and print the table."""
+    config, plan = _plan(given)
+    chosen = select_arms(config, [name for name in arms.split(",") if name])
+    plan = replace(plan, budget_s=budget_s)
+    prepare(config, plan)
+    check_all(config, chosen, plan)
+    rows = run_matrix(config, chosen, plan, _say)
+    click.echo(markdown(rows))
+    click.echo(f"Wrote {plan.folder.name}/results.md and results.json", err=True)
+    sys.exit(_exit_code(rows))
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--reanalyze", is_flag=True, help="Measure the recordings again first.")
+def report(folder: Path, reanalyze: bool) -> None:
+    """Build the tables of a results folder anew."""
+    if reanalyze:
+        from .overlap import analyze_folder
+
+        for export in sorted({path.parent for path in folder.glob("*/*.sqlite")}):
+            analyze_folder(export)
+    click.echo(write_results(folder, load_rows(folder)))
+
+
+cli.add_command(preflight)
+cli.add_command(maxtext)
+
+
+def _plan(given: dict[str, Any]) -> tuple[Config, Plan]:
+    config = load_config(given["config_name"])
+    config = _resized(config, given["batch"], given["devices"])
+    trace = config.recording.trace if given["trace"] is None else given["trace"]
+    options = []
+    for text in given["xla"]:
+        name, equals, value = text.lstrip("-").partition("=")
+        if not equals:
+            raise RefusedError(f"--xla {text}: is not FLAG=VALUE.", "Such as --xla a=b.")
+        options.append((name, value))
+    return config, Plan(
+        folder=given["folder"],
+        nsys=nsys.require_nsys() if trace else None,
+        libraries=given["nsys_libs"],
+        arm_timeout_s=given["arm_timeout_s"],
+        options=tuple(options),
+    )
+
+
+def _resized(config: Config, batch: int | None, devices: int | None) -> Config:
+    training = config.training
+    if devices is not None:
+        training = replace(training, fsdp=devices)
+    if batch is not None:
+        if not training.fsdp:
+            raise RefusedError("--batch is for all devices together.", "Give --devices as well.")
+        if batch % training.fsdp:
+            raise RefusedError(
+                f"A batch of {batch} cannot be divided over {training.fsdp} devices.",
+                f"Give a multiple of {training.fsdp}.",
+            )
+        training = replace(training, batch_per_device=batch // training.fsdp)
+    return replace(config, training=training)
+
+
+def _find_batch(config: Config, plan: Plan, arm: str) -> None:
+    from .launch import launch
+    from .results import read_manifest
+
+    spec = spec_of(config, find_arm(config, arm), plan, "find-batch")
+    spec = replace(spec, folder=spec.folder + "-batch")
+    outcome = launch(spec, None, plan.arm_timeout_s)
+    if outcome.status != "ok":
+        raise RefusedError(f"{outcome.status}: {outcome.reason}", "See log.txt.")
+    manifest = read_manifest(Path(spec.folder)) or {}
+    click.echo(f"{arm}: {manifest['largest_batch_per_device']} sequences a device")
+
+
+def _exit_code(rows: list[Row]) -> int:
+    """3 where a run is void, 1 where one failed; running out of memory is a result."""
+    states = {row.status for row in rows}
+    if "void" in states:
+        return VOID
+    return FAILED if states & {"failed", "timeout", "refused"} else 0
+
+
+def _say(text: str) -> None:
+    click.echo(f"[{time.strftime('%H:%M:%S')}] {text}", err=True)
+
+
+def main() -> None:
+    """Run the command line; errors become one line and an exit status."""
+    try:
+        cli(prog_name="python -m capture", standalone_mode=True)
+    except NsysOverlapError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"Hint: {error.hint}", err=True)
+        sys.exit(REFUSED if isinstance(error, RefusedError) else FAILED)

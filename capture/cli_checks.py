@@ -1,0 +1,99 @@
+"""The commands that need no GPU: `preflight`, and `maxtext --dry-run`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import nsys
+from .arms import find_arm, select_arms
+from .config import Config, load_config
+from .errors import RefusedError
+from .launch import launch, run_logged
+from .maxtext import maxtext_run
+from .results import read_manifest
+from .spec import Spec
+
+PREFLIGHT_COLUMNS = ("arm", "D2H GB", "H2D GB", "host GB", "state GiB", "copies", "verdict")
+CONFIG_OPTION = click.option("--config", "config_name", required=True, metavar="NAME|FILE")
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option("--arms", default="", metavar="A,B,...", help="Only these. Default: all.")
+@click.option("--timeout-s", default=1800.0, show_default=True)
+def preflight(config_name: str, arms: str, timeout_s: float) -> None:
+    """Check every arm without a GPU: options, tensor names, bytes to the host, host memory.
+
+    Sizes are those of one device and step. Exit status 1 where something speaks against an arm.
+    """
+    config = load_config(config_name)
+    wanted = [name for name in arms.split(",") if name]
+    # The controls that `matrix` adds are of no interest here.
+    chosen = [arm.name for arm in select_arms(config, wanted) if not wanted or arm.name in wanted]
+    found = _examine(config, chosen, timeout_s)
+    click.echo(preflight_table(found["arms"]))
+    click.echo(f"\n{found['devices']} devices; nsys: {'found' if nsys.find_nsys() else 'none'}")
+    if any(entry["problem"] for entry in found["arms"]):
+        raise SystemExit(1)
+
+
+def _examine(config: Config, arms: list[str], timeout_s: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Spec(
+            config=config, arm=arms[0], arms=tuple(arms), folder=folder, mode="preflight"
+        )
+        outcome = launch(spec, None, timeout_s)
+        if outcome.status != "ok":
+            raise RefusedError(f"{config.name}: {outcome.reason}")
+        return read_manifest(Path(folder)) or {}
+
+
+def preflight_table(entries: list[dict[str, Any]]) -> str:
+    """One Markdown line an arm."""
+    lines = [list(PREFLIGHT_COLUMNS), ["---"] + ["---:"] * 5 + ["---"]]
+    for entry in entries:
+        sizes = [f"{entry[key]:.3g}" for key in ("d2h_gb", "h2d_gb", "host_gb", "state_gib")]
+        verdict = f"**no**: {entry['problem']}" if entry["problem"] else "ok"
+        lines.append([entry["arm"], *sizes, str(entry["d2h_copies"]), verdict])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option("--arm", required=True, help="The arm to run.")
+@click.option(
+    "--out",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for recordings and MaxText's output.",
+)
+@click.option("--trace/--no-trace", default=True, help="Record with nsys.")
+@click.option("--dry-run", is_flag=True, help="Print the command and do not run it.")
+@click.option("--timeout-s", default=3600.0, show_default=True)
+def maxtext(
+    config_name: str, arm: str, folder: Path, trace: bool, dry_run: bool, timeout_s: float
+) -> None:
+    """Run an arm through MaxText, or print the exact command; start it once a GPU."""
+    config = load_config(config_name)
+    # A dry run must print the same command on a login node without nsys.
+    path = nsys.find_nsys() or Path("nsys") if dry_run else nsys.require_nsys() if trace else None
+    wanted = maxtext_run(config, find_arm(config, arm), path if trace else None, folder)
+    if dry_run:
+        click.echo(wanted.shell())
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    rank = os.environ.setdefault("SLURM_PROCID", "0")
+    environment = {**os.environ, **wanted.environment}
+    code = run_logged(
+        list(wanted.command), environment, folder / f"log.rank{rank}.txt", timeout_s
+    )
+    if path is not None and trace:
+        nsys.finish(path, folder / f"rank{rank}")
+    if code != 0:
+        raise SystemExit(1)

@@ -1,0 +1,154 @@
+"""All arms of a configuration, each in a fresh process, with results written as they come."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nsysoverlap.errors import NsysOverlapError
+
+from . import nsys, pgle
+from .arms import Arm, find_arm
+from .config import Config
+from .errors import RefusedError
+from .launch import Outcome, launch
+from .overlap import analyze_folder
+from .results import Row, is_done, load_rows, write_outcome
+from .spec import Spec
+from .tables import write_results
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run arms: where to, with which nsys (None: no recording), and for how long."""
+
+    folder: Path
+    nsys: Path | None
+    libraries: Path | None = None
+    arm_timeout_s: float = 300.0
+    budget_s: float | None = None
+    coordinator: str | None = None
+    processes: int = 1
+    rank: int = 0
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def run_matrix(config: Config, arms: Sequence[Arm], plan: Plan, say: Say) -> list[Row]:
+    """Run the arms that have no result in the folder yet; returns the rows of all that have.
+
+    An arm is not started when its predecessors' mean duration no longer fits into `budget_s`.
+    Import, export and analysis of a recording run beside the next arm.
+    """
+    prepare(config, plan)
+    began = time.monotonic()
+    done: list[float] = []
+    with ThreadPoolExecutor(1) as pool:
+        pending: list[tuple[Arm, Future[None]]] = []
+        for number, arm in enumerate(arms, 1):
+            if is_done(plan.folder / arm.name):
+                say(f"{number}/{len(arms)} {arm.name}: has a result already")
+                continue
+            needed = sum(done) / len(done) if done else 0.0
+            if plan.budget_s is not None and time.monotonic() - began + needed > plan.budget_s:
+                say(f"time budget spent; not run: {', '.join(a.name for a in arms[number - 1 :])}")
+                break
+            if arm.profile_from:
+                _wait(pending)
+            at = time.monotonic()
+            outcome = run_arm(config, arm, plan)
+            done.append(time.monotonic() - at)
+            say(
+                f"{number}/{len(arms)} {arm.name}: {outcome.status} {outcome.reason} "
+                f"({done[-1]:.0f} s)"
+            )
+            if outcome.status != "skipped":
+                pending.append((arm, pool.submit(finish_arm, config, arm, plan, outcome)))
+        _wait(pending)
+    rows = load_rows(plan.folder)
+    write_results(plan.folder, rows)
+    return rows
+
+
+def _wait(pending: list[tuple[Arm, Future[None]]]) -> None:
+    while pending:
+        pending.pop(0)[1].result()
+
+
+def prepare(config: Config, plan: Plan) -> None:
+    """Make the results folder. Raises `RefusedError` for one that holds another configuration."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    path = plan.folder / "config.json"
+    text = json.dumps(config.to_dict(), indent=1) + "\n"
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+        raise RefusedError(
+            f"{plan.folder.name}: holds results of another configuration.",
+            "Give another folder, or remove this one.",
+        )
+    path.write_text(text, encoding="utf-8")
+
+
+def spec_of(config: Config, arm: Arm, plan: Plan, mode: str = "run") -> Spec:
+    """The worker's orders for an arm."""
+    folder = (plan.folder / arm.name).resolve()
+    return Spec(
+        config=config,
+        arm=arm.name,
+        folder=str(folder),
+        shared=str((plan.folder / "shared").resolve()),
+        mode=mode,
+        trace=plan.nsys is not None and mode == "run",
+        options=dict(plan.options),
+        coordinator=plan.coordinator,
+        processes=plan.processes,
+        rank=plan.rank,
+    )
+
+
+def run_arm(config: Config, arm: Arm, plan: Plan) -> Outcome:
+    """Run one arm in a fresh process; writes nothing but what the worker writes."""
+    spec = spec_of(config, arm, plan)
+    if arm.profile_from:
+        source = plan.folder / arm.profile_from / "trace.sqlite"
+        if not source.is_file():
+            return Outcome("skipped", f"needs the recording of {arm.profile_from}")
+        target = Path(spec.folder, "profile.pbtxt")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pgle.write_profile(source, target, config.recording.traced)
+        spec = replace(spec, profile=str(target))
+    return launch(spec, plan.nsys if spec.trace else None, plan.arm_timeout_s)
+
+
+def finish_arm(config: Config, arm: Arm, plan: Plan, outcome: Outcome) -> None:
+    """Import, export and measure the recording, then leave the outcome and the tables so far."""
+    folder = plan.folder / arm.name
+    folder.mkdir(parents=True, exist_ok=True)
+    status, reason = outcome.status, outcome.reason
+    if outcome.trace is not None and plan.nsys is not None:
+        try:
+            nsys.finish(plan.nsys, outcome.trace, plan.libraries)
+            analyze_folder(folder)
+        except NsysOverlapError as error:
+            status, reason = "void", f"{reason} {error}".strip()
+    write_outcome(folder, status, reason)
+    shutil.rmtree(folder / "xla", ignore_errors=True)
+    write_results(plan.folder, load_rows(plan.folder))
+
+
+def check_all(config: Config, arms: Sequence[Arm], plan: Plan) -> None:
+    """Refuse unknown XLA options of any arm before the first one runs."""
+    options: dict[str, str] = {}
+    for arm in arms:
+        options |= arm.options
+    arm = find_arm(config, "keep")
+    spec = replace(spec_of(config, arm, plan, "check"), options={**options, **dict(plan.options)})
+    spec = replace(spec, folder=str((plan.folder / "shared").resolve()), coordinator=None)
+    outcome = launch(spec, None, plan.arm_timeout_s)
+    if outcome.status != "ok":
+        raise RefusedError(outcome.reason, "Nothing was run.")

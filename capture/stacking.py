@@ -1,0 +1,71 @@
+"""How a run of equal layers is applied: scanned or unrolled, and what is kept for the backward.
+
+Weights of a scanned run are stacked along axis 0; those of an unrolled run are a tuple of dicts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import Array
+from jax.ad_checkpoint import checkpoint_name
+
+from .arms import Arm
+from .config import OffloadConfig
+from .models.common import Mark, Stack, Weights
+from .placement import fetch
+from .prefetch import scanned, unrolled
+
+
+def run_stack(
+    stack: Stack, weights: Any, landing: Any, x: Array, arm: Arm, offload: OffloadConfig
+) -> Array:
+    """The activations after all layers of `stack`, with the backward pass that `arm` asks for.
+
+    `landing` is None, or for weights that live on the host the device arrays of the same shape
+    whose gradient is theirs.
+    """
+    if arm.keeps == "prefetch":
+        build = scanned if arm.scan else unrolled
+        return build(stack, offload, on_host=arm.offloads)(weights, x)
+
+    def layer(x: Array, given: Any) -> Array:
+        w = given[0] if given[1] is None else jax.tree.map(fetch, *given)
+        return stack.layer(w, x, _mark(arm, offload))
+
+    if arm.keeps != "all":
+        # Inside a scan nothing can be merged with the forward pass, and the barriers that
+        # prevent_cse adds keep XLA from pipelining the reload.
+        layer = jax.checkpoint(layer, policy=_policy(arm, offload), prevent_cse=not arm.scan)
+    if arm.scan:
+        out, _ = jax.lax.scan(lambda x, given: (layer(x, given), None), x, (weights, landing))
+        return out
+    for index, w in enumerate(weights):
+        x = layer(x, (w, None if landing is None else landing[index]))
+    return x
+
+
+def _policy(arm: Arm, offload: OffloadConfig) -> Any:
+    policies = jax.checkpoint_policies
+    if arm.keeps == "none":
+        return policies.nothing_saveable
+    if arm.keeps == "saved":
+        return policies.save_only_these_names(*offload.names)
+    return policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=list(offload.names),
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+
+
+def _mark(arm: Arm, offload: OffloadConfig) -> Mark:
+    def mark(name: str, value: Array, weights: Weights) -> tuple[Array, Weights]:
+        if arm.barrier and name in offload.names:
+            # The copy to the host now waits until this layer's weights are sliced, so no slice
+            # that the next product needs queues behind it on the same stream.
+            value, weights = jax.lax.optimization_barrier((value, weights))
+        return checkpoint_name(value, name), weights
+
+    return mark

@@ -1,0 +1,24 @@
+"""Which device of a report a finding's evidence is about."""
+
+from __future__ import annotations
+
+from .report import Evidence, OverlapReport
+
+
+def evidence_device(report: OverlapReport, row: Evidence) -> int | None:
+    """Place of the device in `OverlapReport.devices`; None where evidence names none of them."""
+    for i, device in enumerate(report.devices):
+        if device.label == row.device and row.trace in (None, device.trace):
+            return i
+    return None
+
+
+def evidence_stretches(report: OverlapReport) -> list[list[tuple[int, int]]]:
+    """For each device the stretches of time that findings point at, as half-open ns."""
+    found: list[list[tuple[int, int]]] = [[] for _ in report.devices]
+    for finding in report.findings:
+        for row in finding.evidence:
+            device = evidence_device(report, row)
+            if device is not None:
+                found[device].append((row.start_ns, row.end_ns))
+    return found

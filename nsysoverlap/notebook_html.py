@@ -1,0 +1,57 @@
+"""Blocks as HTML for notebooks: looks of its own only where Jupyter's do not serve.
+
+Everything is escaped. Alignment stands in attributes, because style sheets in outputs are dropped
+by GitHub and by notebooks that are not trusted; colours are left to the theme, light or dark.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from .blocks import Block, Command, Entries, Entry, Paragraph, Table
+
+_LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right;white-space:nowrap"'
+
+
+def blocks_html(blocks: Sequence[Block]) -> str:
+    """One `<div>` with all blocks in order."""
+    return "<div>" + "".join(_block(block) for block in blocks) + "</div>"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Command):
+        return f"<p>{html.escape(block.purpose)}: <code>{html.escape(block.line)}</code></p>"
+    if isinstance(block, Paragraph):
+        text = html.escape(block.text)
+        return f"<p>{text}</p>" if block.tone == "plain" else f"<p><strong>{text}</strong></p>"
+    if isinstance(block, Entries):
+        body = "".join(f"<li>{_entry(entry)}</li>" for entry in block.entries)
+        return f"<p><strong>{html.escape(block.title)}</strong></p><ol>{body}</ol>{_note(block)}"
+    return _table(block)
+
+
+def _entry(entry: Entry) -> str:
+    lines = "".join(f"<p>{html.escape(text)}</p>" for text in (*entry.text, *entry.examples))
+    return f"<strong>{html.escape(entry.title)}</strong>{lines}"
+
+
+def _table(table: Table) -> str:
+    """Words to the left, numbers to the right; a table without headings has no head."""
+    caption = f"<caption {_LEFT}><strong>{html.escape(table.title)}</strong></caption>"
+    head = ""
+    if any(table.columns):
+        head = f"<thead><tr>{_cells('th', table.columns, table.n_words)}</tr></thead>"
+    body = "".join(f"<tr>{_cells('td', row, table.n_words)}</tr>" for row in table.rows)
+    return f"<table>{caption}{head}<tbody>{body}</tbody></table>{_note(table)}"
+
+
+def _cells(tag: str, cells: Sequence[str], n_words: int) -> str:
+    return "".join(
+        f"<{tag} {_LEFT if place < n_words else _RIGHT}>{html.escape(cell)}</{tag}>"
+        for place, cell in enumerate(cells)
+    )
+
+
+def _note(block: Table | Entries) -> str:
+    return f"<p>{html.escape(block.note)}</p>" if block.note else ""

@@ -1,0 +1,161 @@
+"""What each arm's program moves between device and host: exactly its tensors, no more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import pytest
+
+from capture.arms import Arm, all_arms, find_arm
+from capture.config import Config
+
+from .kit import changed, program_key, tiny
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("optax")
+
+from capture.models import stacks  # noqa: E402
+from capture.program import Program, build, make_mesh  # noqa: E402
+from capture.proof import HostTraffic, host_traffic, placement_calls  # noqa: E402
+
+PRESETS = ("toy", "toy-moe")
+ARMS = [arm.name for arm in all_arms(tiny())]
+FLOAT = 4
+
+
+def program_of(config: Config, arm: Arm) -> Program:
+    return build(config, arm, make_mesh(config, jax.devices()), "xla")
+
+
+@cache
+def layer_bytes(preset: str) -> int:
+    """Bytes of the offloaded tensors of one layer, from the configuration alone."""
+    config = tiny(preset)
+    model, training = config.model, config.training
+    features = {
+        "qkv_proj": (model.heads + 2 * model.kv_heads) * model.head_width,
+        "mlpwi_0": model.mlp_width,
+        "mla_q": model.q_rank,
+        "query_proj": model.heads * (model.nope_width + model.rope_width),
+    }
+    width = sum(features[name] for name in config.offload.names)
+    return training.batch_per_device * training.sequence * width * FLOAT
+
+
+def weight_bytes(config: Config, *, head: bool) -> int:
+    """Bytes of all weights, with or without embedding, last norm and unembedding."""
+    layers = sum(
+        stack.n * sum(math.prod(shape) for shape in stack.shapes.values())
+        for stack in stacks(config.model, "xla")
+    )
+    model = config.model
+    ends = 2 * model.vocabulary * model.width + model.width if head else 0
+    return (layers + ends) * FLOAT
+
+
+def expected_bytes(preset: str, arm: Arm) -> tuple[int, int]:
+    """D2H and H2D bytes of a step by the definition of the arm."""
+    config = tiny(preset)
+    runs = [stack.n for stack in stacks(config.model, "xla")]
+    size = layer_bytes(preset)
+    if arm.optimizer_on_host:
+        # AdamW's two moments go there and back.
+        moments = 2 * weight_bytes(config, head=True)
+        return moments, moments
+    if arm.parameters_on_host:
+        # Read by the forward pass, the recomputation and the update; written once.
+        weights = weight_bytes(config, head=False)
+        return weights, 3 * weights
+    if not arm.offloads:
+        return 0, 0
+    if arm.keeps == "offloaded":
+        return size * sum(runs), size * sum(runs)
+    back = size * sum(n - 1 for n in runs)
+    # The last layer of a run is needed at once. A scan cannot leave out one iteration.
+    away = size * sum(n for n in runs if n > 1) if arm.scan else back
+    return away, back
+
+
+def traced(program: Program) -> Any:
+    return program.step.trace(program.state, program.tokens)
+
+
+@cache
+def step_of(preset: str, key: tuple[Any, ...]) -> tuple[HostTraffic, dict[str, int], list[str]]:
+    """Traffic, placements in the lowering for CUDA, and memory kinds of the state; arms that
+    differ in XLA options only share one.
+    """
+    config = tiny(preset)
+    arm = next(arm for arm in all_arms(config) if program_key(arm) == key)
+    program = program_of(config, arm)
+    trace = traced(program)
+    calls = placement_calls(trace.lower(lowering_platforms=("cuda",)).as_text())
+    kinds = [leaf.sharding.memory_kind for leaf in jax.tree.leaves(program.state)]
+    return host_traffic(trace.jaxpr), calls, kinds
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", ARMS)
+def test_the_program_moves_what_the_arm_says(preset: str, name: str) -> None:
+    arm = find_arm(tiny(preset), name)
+    traffic, calls, kinds = step_of(preset, program_key(arm))
+    assert (traffic.d2h_bytes, traffic.h2d_bytes) == expected_bytes(preset, arm)
+    assert arm.expects_transfers == (traffic.d2h_bytes > 0)
+
+    # The lowering marks each copy, and each array of the state where it has to end.
+    if not arm.expects_transfers:
+        assert calls == {}
+        return
+    on_host = kinds.count("pinned_host")
+    assert calls == {
+        "pinned_host": traffic.d2h_sites + on_host,
+        "device": traffic.h2d_sites + len(kinds) - on_host,
+    }
+
+
+@pytest.mark.parametrize("names", [["qkv_proj"], ["mlpwi_0"], ["qkv_proj", "context"]])
+@pytest.mark.parametrize("name", ["lhs", "lhs-scan", "prefetch", "prefetch-scan", "barrier-scan"])
+def test_only_the_named_tensors_leave(names: list[str], name: str) -> None:
+    config = changed(tiny(), offload={"names": names})
+    traffic = host_traffic(traced(program_of(config, find_arm(config, name))).jaxpr)
+    n_layers = config.model.layers - 1 if name == "prefetch" else config.model.layers
+    assert traffic.d2h_copies == n_layers * len(names)
+
+
+@pytest.mark.parametrize("name", ["lhs", "prefetch", "prefetch-scan"])
+def test_two_devices_move_twice_the_bytes_of_one(name: str) -> None:
+    arm = find_arm(tiny(), name)
+    one = host_traffic(traced(program_of(tiny(), arm)).jaxpr)
+    two = host_traffic(traced(program_of(tiny(fsdp=2), arm)).jaxpr)
+    assert asdict(two) == {
+        key: value * (2 if key.endswith("bytes") else 1) for key, value in asdict(one).items()
+    }
+
+
+def test_prefetched_tensors_are_cut_into_pieces() -> None:
+    # 64 sequences make the tensors 1.5 and 0.5 MiB a layer, in pieces of at most 1 MiB.
+    config = tiny(sequence=64, batch_per_device=48)
+    traffic = host_traffic(traced(program_of(config, find_arm(config, "prefetch"))).jaxpr)
+    sizes = [48 * 64 * features * FLOAT for features in (128, 128)]
+    assert [size / 2**20 for size in sizes] == [1.5, 1.5]
+    assert traffic.d2h_copies == 2 * (config.model.layers - 1) * len(sizes)
+    assert traffic.d2h_bytes == sum(sizes) * (config.model.layers - 1)
+
+
+def test_a_copy_that_nothing_asks_for_is_not_counted() -> None:
+    on_device = jax.jit(lambda x: jax.device_put(x, jax.memory.Space.Device) + 1)
+    assert host_traffic(on_device.trace(jax.numpy.ones(3)).jaxpr) == HostTraffic()
+
+
+def test_repetitions_of_a_loop_count() -> None:
+    host, device = jax.memory.Space.Host, jax.memory.Space.Device
+
+    def body(carry: Any, _: Any) -> tuple[Any, None]:
+        return jax.device_put(jax.device_put(carry, host), device), None
+
+    loop = jax.jit(lambda x: jax.lax.scan(body, x, None, length=5)[0])
+    traffic = host_traffic(loop.trace(jax.numpy.ones(7, "float32")).jaxpr)
+    assert traffic == HostTraffic(5, 5 * 28, 1, 5, 5 * 28, 1)

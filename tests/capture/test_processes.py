@@ -1,0 +1,66 @@
+"""Two processes through jax.distributed train as one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capture import worker
+
+from .kit import QUICK_XLA, ROOT, spec_for, tiny, write_toml
+
+pytest.importorskip("jax")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def manifest_in(folder: Path, name: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+    return values
+
+
+def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
+    config = write_toml(tiny(batch_per_device=1, fsdp=2), tmp_path / "toy.toml")
+    coordinator = f"localhost:{free_port()}"
+    command = [sys.executable, "-m", "capture", "run", "--config", str(config), "--arm", "lhs"]
+    command += ["--no-trace", "--out", str(tmp_path / "two"), "--coordinator", coordinator]
+    environment = {**os.environ, "XLA_FLAGS": QUICK_XLA}
+    ranks = [
+        subprocess.Popen(
+            [*command, "--processes", "2", "--rank", str(rank)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], printed
+
+    one, two = (manifest_in(tmp_path / "two" / "lhs", f"manifest.rank{i}.json") for i in range(2))
+    assert (one["rank"], two["rank"], one["processes"]) == (0, 1, 2)
+    assert one["mesh"] == {"fsdp": 2}
+    assert one["losses"] == two["losses"]
+    assert one["hlo_sha256"] == two["hlo_sha256"]
+
+    alone = spec_for(replace(tiny(), name="toy"), "lhs", tmp_path / "one")
+    alone.write(tmp_path / "one" / "spec.json")
+    assert worker.main([str(tmp_path / "one" / "spec.json")]) == 0
+    single = manifest_in(tmp_path / "one", "manifest.json")
+    assert single["losses"] == pytest.approx(one["losses"], rel=1e-5)
+    assert single["traffic"] == one["traffic"]

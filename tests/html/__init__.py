@@ -1,0 +1,1 @@
+"""Tests of the HTML report: the page as text, and in a real browser."""

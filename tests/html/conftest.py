@@ -1,0 +1,39 @@
+"""A real Chromium, where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium of the system; no browser is downloaded."""
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if found is None or not Path(found).exists():
+        pytest.skip("there is no chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=found, headless=True, args=list(ARGUMENTS)
+        )
+        yield started
+        started.close()

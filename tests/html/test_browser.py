@@ -1,0 +1,389 @@
+"""The page in a real browser: draws, sorts, filters, zooms, jumps, and talks to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nsysoverlap import analyze
+from nsysoverlap.reporters import render
+
+from ..hostile import HOSTILE_NAMES, hostile_trace
+from ..tracebuilder import build
+from ..traces import h200
+from .pages import measured, page_of
+from .test_page import many_steps
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+Open = Callable[[str], "Page"]
+LANE_LEFT, FIRST_LANE, LANE_STEP = 92, 52, 42
+"""Pixels: where the lanes begin, and how far one is below the other."""
+
+
+class Watched:
+    """Pages of one test; whatever went wrong or left the page is kept."""
+
+    def __init__(self, browser: Browser, folder: Path, theme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": 1200, "height": 900},
+            color_scheme="dark" if theme == "dark" else "light",
+        )
+        self.folder = folder
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+
+    def open(self, source: str) -> Page:
+        path = self.folder / "report.html"
+        path.write_text(source, encoding="utf-8")
+        page = self.context.new_page()
+        page.on("console", lambda message: self.problems.append(message.text))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("dialog", lambda dialog: self.problems.append(dialog.message))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+
+@pytest.fixture
+def watched(browser: Browser, tmp_path: Path) -> Iterator[Watched]:
+    one = Watched(browser, tmp_path)
+    yield one
+    one.context.close()
+    assert one.problems == []
+    outside = [url for url in one.requests if url != (tmp_path / "report.html").as_uri()]
+    assert [url for url in outside if not url.startswith("data:")] == []
+    assert one.requests
+
+
+@pytest.fixture(scope="module")
+def unrolled() -> str:
+    return page_of(h200("jax_unroll_lhs"))
+
+
+def span(page: Page) -> tuple[int, int]:
+    """What the timeline shows, in ns from its first activity."""
+    page.wait_for_timeout(60)
+    canvas = page.locator("#tl-canvas")
+    values = [canvas.get_attribute(f"data-{name}") for name in ("from", "to")]
+    start, end = (int(value) for value in values if value is not None)
+    return start, end
+
+
+def color(page: Page, x: float, y: float) -> tuple[int, ...]:
+    """The colour of the canvas at a point in CSS pixels."""
+    script = """([x, y]) => {
+        const canvas = document.getElementById("tl-canvas");
+        const ratio = canvas.width / canvas.clientWidth;
+        const pixel = document.createElement("canvas").getContext("2d");
+        pixel.drawImage(canvas, -Math.round(x * ratio), -Math.round(y * ratio));
+        return [...pixel.getImageData(0, 0, 1, 1).data];
+    }"""
+    return tuple(page.evaluate(script, [x, y]))
+
+
+def css_color(page: Page, selector: str) -> tuple[int, ...]:
+    """Background of an element, as `color` gives it."""
+    script = """(selector) => {
+        const pen = document.createElement("canvas").getContext("2d");
+        pen.fillStyle = getComputedStyle(document.querySelector(selector)).backgroundColor;
+        pen.fillRect(0, 0, 1, 1);
+        return [...pen.getImageData(0, 0, 1, 1).data];
+    }"""
+    return tuple(page.evaluate(script, selector))
+
+
+def column(table: Locator, i: int) -> list[str]:
+    """Shown texts of one column."""
+    cells = table.locator(f"tbody tr:not([hidden]) td:nth-child({i + 1})")
+    return [text.strip() for text in cells.all_inner_texts()]
+
+
+def test_the_page_renders(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    assert page.locator("h1").inner_text().startswith("59.5\u00a0% of 477.6\u00a0ms of host")
+    assert page.locator(".findings > li").count() == 2
+    assert page.locator("svg[role=img]").count() == 3
+    assert page.locator("#tl-canvas").bounding_box() is not None
+    start, end = span(page)
+    assert start <= 0 < 1_233_000_000 < end
+
+
+def test_operations_sort_by_what_they_hold(watched: Watched, unrolled: str) -> None:
+    table = watched.open(unrolled).locator("#operations-table table")
+    operations = analyze(h200("jax_unroll_lhs")).operations
+    exposed = table.get_by_role("button", name="exposed", exact=True)
+    assert column(table, 1) == [operation.op for operation in operations]
+    exposed.click()
+    assert column(table, 1)[0] == operations[0].op
+    assert table.locator("th").nth(5).get_attribute("aria-sort") == "descending"
+    exposed.click()
+    least = min(operations, key=lambda operation: operation.overlap.exposed_ns)
+    assert column(table, 1)[0] == least.op
+    assert table.locator("th").nth(5).get_attribute("aria-sort") == "ascending"
+    table.get_by_role("button", name="operation").click()
+    names = column(table, 1)
+    assert names.index("copy-start.2.0") < names.index("copy-start.11.0")
+    assert table.locator("th").nth(5).get_attribute("aria-sort") == "none"
+
+
+def test_operations_filter(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    table = page.locator("#operations-table table")
+    page.get_by_label("Filter operations").fill("D2H start.1")
+    assert set(column(table, 0)) == {"D2H"}
+    assert all("start.1" in name for name in column(table, 1))
+    shown = len(column(table, 1))
+    assert 0 < shown < 16
+    assert page.locator("#operations-table output").inner_text() == f"{shown} of 16 rows"
+    page.get_by_label("Filter operations").fill("")
+    assert len(column(table, 1)) == 16
+
+
+def test_wheel_zooms_around_the_pointer_and_drag_pans(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    canvas = page.locator("#tl-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    middle = box["x"] + LANE_LEFT + (box["width"] - LANE_LEFT) / 2
+    before = span(page)
+    page.mouse.move(middle, box["y"] + 100)
+    page.mouse.wheel(0, -600)
+    zoomed = span(page)
+    assert zoomed[1] - zoomed[0] < (before[1] - before[0]) * 0.6
+    assert sum(zoomed) / 2 == pytest.approx(sum(before) / 2, abs=(before[1] - before[0]) * 0.02)
+    page.mouse.down()
+    page.mouse.move(middle + 200, box["y"] + 100, steps=4)
+    page.mouse.up()
+    panned = span(page)
+    assert panned[0] < zoomed[0]
+    assert panned[1] - panned[0] == pytest.approx(zoomed[1] - zoomed[0], rel=0.01)
+
+
+def test_the_keyboard_does_all_that_the_mouse_does(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    canvas = page.locator("#tl-canvas")
+    canvas.focus()
+    whole = span(page)
+    canvas.press("+")
+    zoomed = span(page)
+    assert zoomed[1] - zoomed[0] == pytest.approx((whole[1] - whole[0]) / 2, rel=0.01)
+    canvas.press("ArrowRight")
+    assert span(page)[0] > zoomed[0]
+    canvas.press("ArrowLeft")
+    assert span(page)[0] == pytest.approx(zoomed[0], abs=1000)
+    canvas.press("0")
+    assert span(page) == whole
+    canvas.press("n")
+    said = page.locator("#tl-said").inner_text()
+    assert said.startswith("D2H exposed 1.2 ms from 89.669 to 90.918 ms, copy-start")
+    first = span(page)
+    canvas.press("n")
+    assert sum(span(page)) > sum(first)
+    canvas.press("p")
+    assert page.locator("#tl-said").inner_text() == said
+    canvas.press("]")
+    assert page.locator("#tl-said").inner_text().startswith("step 1: ")
+    step = analyze(h200("jax_unroll_lhs")).devices[0].steps[1]
+    origin = 16_627_857
+    assert span(page) == (step.start_ns - origin, step.end_ns - origin)
+
+
+def test_tab_reaches_every_control(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    seen = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        seen.add(
+            page.evaluate(
+                "() => document.activeElement.id || document.activeElement.className"
+                " || document.activeElement.textContent.trim()"
+            )
+        )
+    assert {"skip", "theme", "jump", "tl-device", "tl-step", "tl-canvas"} <= seen
+    assert {"operations-filter", "steps-filter", "Next exposed", "exposed"} <= seen
+
+
+def test_hover_shows_the_activity(watched: Watched, tmp_path: Path) -> None:
+    drawing = """
+        dev0 s7  compute:         ####......
+        dev0 s20 bytes=4096 h2d:  ..######..
+    """
+    page = watched.open(page_of(build(tmp_path / "a.sqlite", drawing)))
+    canvas = page.locator("#tl-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = at(page, box["width"], 5_000), FIRST_LANE + 2 * LANE_STEP + 17
+    tip = page.locator("#tl-tip")
+    assert tip.is_hidden()
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    assert (
+        tip.inner_text().splitlines()
+        == [
+            "cudaMemcpyAsync",
+            "H2D on stream 20, 6.0 µs",
+            "4.0 KiB at 0.7 GB/s",
+            "exposed 4.0 µs",
+            "0.002000 to 0.008000 ms",
+        ]
+        or "exposed 4.0 µs" in tip.inner_text()
+    )
+    page.mouse.move(box["x"] + x, box["y"] + FIRST_LANE + 17)
+    assert tip.is_hidden()
+
+
+def at(page: Page, width: float, ns: int) -> float:
+    """Pixel of a time on the canvas."""
+    start, end = span(page)
+    return LANE_LEFT + (ns - start) / (end - start) * (width - LANE_LEFT)
+
+
+def test_exposed_parts_are_drawn_where_they_are(watched: Watched, tmp_path: Path) -> None:
+    drawing = """
+        dev0 s7  compute: ####......
+        dev0 s20 h2d:     ..######..
+    """
+    page = watched.open(page_of(build(tmp_path / "a.sqlite", drawing)))
+    width = page.locator("#tl-canvas").evaluate("canvas => canvas.clientWidth")
+    top = FIRST_LANE + 2 * LANE_STEP
+    hidden, transfer = css_color(page, "#tl-legend .h2d"), (226, 112, 58)
+    rows = range(top + 1, top + 9)
+    assert {color(page, at(page, width, 3_900), y) for y in rows} == {hidden}
+    exposed = {color(page, at(page, width, 7_500), y)[:3] for y in rows}
+    assert hidden[:3] not in exposed
+    assert len(exposed) > 2
+    assert transfer in exposed
+    compute = css_color(page, "#tl-legend .compute")
+    assert color(page, at(page, width, 3_500), FIRST_LANE + 3) == compute
+    assert color(page, at(page, width, 4_500), FIRST_LANE + 3) != compute
+
+
+def test_a_click_on_evidence_jumps_to_it(watched: Watched) -> None:
+    page = watched.open(page_of(h200("jax_fsdp2_lhs")))
+    report = analyze(h200("jax_fsdp2_lhs"))
+    row = report.findings[0].evidence[0]
+    origin = min(
+        device.window_ns[0] for device in analyze(h200("jax_fsdp2_lhs"), steps="none").devices
+    )
+    page.locator(".jump").first.click()
+    start, end = span(page)
+    assert start < row.start_ns - origin < row.end_ns - origin < end
+    assert end - start < 5 * (row.end_ns - row.start_ns)
+    labels = [device.label for device in report.devices]
+    assert page.locator("#tl-canvas").get_attribute("data-device") == str(
+        labels.index(row.device or "")
+    )
+    assert page.locator("#tl-device").input_value() == str(labels.index(row.device or ""))
+    assert row.text in page.locator("#tl-said").inner_text()
+    assert page.evaluate("() => document.activeElement.id") == "tl-canvas"
+    box = page.locator("#tl-canvas").bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < 900
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_themes(browser: Browser, tmp_path: Path, unrolled: str, system: str) -> None:
+    watched = Watched(browser, tmp_path, system)
+    page = watched.open(unrolled)
+    button = page.locator("#theme")
+
+    def brightness() -> int:
+        page.wait_for_timeout(60)
+        canvas = color(page, 5, 80)
+        ground = css_color(page, "body")
+        assert canvas == ground
+        return sum(ground[:3])
+
+    as_system = brightness()
+    assert (as_system > 380) == (system == "light")
+    button.click()
+    assert button.inner_text() == "Theme: light"
+    assert brightness() > 600
+    button.click()
+    assert brightness() < 200
+    page.reload()
+    assert button.inner_text() == "Theme: dark"
+    assert brightness() < 200
+    watched.context.close()
+    assert watched.problems == []
+
+
+def test_hostile_names_do_nothing(watched: Watched, tmp_path: Path) -> None:
+    page = watched.open(page_of(hostile_trace(tmp_path / "a.sqlite")))
+    assert HOSTILE_NAMES[0] in page.locator("#operations-table").inner_text()
+    canvas = page.locator("#tl-canvas")
+    canvas.focus()
+    for _ in range(6):
+        canvas.press("n")
+    assert page.locator("script").count() == 2
+    assert page.locator("img").count() == 0
+    overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) <= 0
+
+
+@pytest.mark.parametrize(("n", "devices"), [(2_000, 1), (4, 64)])
+def test_large_reports_stay_legible(watched: Watched, n: int, devices: int) -> None:
+    page = watched.open(render(many_steps(n, devices), "html"))
+    overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) <= 0
+    bars = page.locator(".step-chart svg g > g rect")
+    assert 0 < bars.count() <= 120 * 6
+    box = bars.first.bounding_box()
+    assert box is not None
+    assert box["width"] > 3
+
+
+@pytest.mark.parametrize("name", ["micro_graph_graph", "micro_managed", "jax_fsdp2_events_lost"])
+def test_traces_without_transfers(watched: Watched, name: str) -> None:
+    page = watched.open(page_of(h200(name)))
+    assert page.locator("h1").inner_text()
+    if page.locator("#tl-canvas").count():
+        page.locator("#tl-canvas").press("n")
+        assert page.locator("#tl-said").inner_text() == "Nothing is exposed on this device."
+
+
+def test_a_narrow_screen(watched: Watched, unrolled: str) -> None:
+    page = watched.open(unrolled)
+    page.set_viewport_size({"width": 400, "height": 800})
+    overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) <= 0
+
+
+def test_merged_blocks_say_what_they_hold(watched: Watched) -> None:
+    report, timeline = measured(h200("jax_unroll_lhs"), most=200)
+    page = watched.open(render(report, "html", timeline=timeline))
+    note = page.locator("#tl-merged").inner_text()
+    assert "compute 1,128 activities in " in note
+    canvas = page.locator("#tl-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    tips = set()
+    for i in range(40):
+        page.mouse.move(box["x"] + LANE_LEFT + 20 + i * 20, box["y"] + FIRST_LANE + 17)
+        tips.add(page.locator("#tl-tip").inner_text())
+    assert any("activities, the longest " in tip and "busy " in tip for tip in tips)
+
+
+def test_merged_blocks_are_hatched_as_high_as_they_were_exposed(
+    watched: Watched, tmp_path: Path
+) -> None:
+    drawing = """
+        dev0 s7  compute: ####....############
+        dev0 s20 h2d:     AAAABBBBCCCCDDDDEEEE
+    """
+    report, timeline = measured(build(tmp_path / "a.sqlite", drawing), most=3)
+    page = watched.open(render(report, "html", timeline=timeline))
+    width = page.locator("#tl-canvas").evaluate("canvas => canvas.clientWidth")
+    top, x = FIRST_LANE + 2 * LANE_STEP, at(page, width, 10_000)
+    hidden = css_color(page, "#tl-legend .h2d")
+    solid = [y for y in range(34) if color(page, x, top + y) == hidden]
+    # One of five parts was exposed: the lowest 7 of 34 pixels.
+    assert solid == list(range(len(solid)))
+    assert 26 <= len(solid) <= 28

@@ -1,0 +1,1 @@
+"""Tests of the Perfetto export, read back by a reader that knows nothing of the writer."""

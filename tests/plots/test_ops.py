@@ -1,0 +1,104 @@
+"""Operations by exposed time, and what of it compute waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from matplotlib.axes import Axes
+
+import nsysoverlap as no
+from nsysoverlap.plots.ops import MAX_OPS, ops_size
+from nsysoverlap.report import OperationReport, OverlapReport
+from tests.stepreports import operation, report_of_steps
+from tests.traces import h200
+
+from . import kit
+
+
+def ops_of(report: OverlapReport) -> Axes:
+    with kit.canvas() as (ax,):
+        return no.plot_ops(report, ax=ax)
+
+
+def report_with(*operations: OperationReport) -> OverlapReport:
+    return report_of_steps([(0, 100)] * 4, operations=operations)
+
+
+def names(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_yticklabels()]
+
+
+def test_bars_are_the_exposed_time_a_step() -> None:
+    report = no.analyze(h200("jax_unroll_lhs"))
+    ax = ops_of(report)
+    shown = report.operations[:MAX_OPS]
+    waited, rest = kit.bars(ax, "exposed, compute waited"), kit.bars(ax, "exposed")
+    total = [one.get_width() + two.get_width() for one, two in zip(waited, rest, strict=True)]
+    assert total == pytest.approx([(o.exposed_per_step_ns or 0) / 1e6 for o in shown])
+    assert names(ax)[0] == "H2D copy-start.1.0"
+    assert ax.get_xlim() == pytest.approx((0, max(total) * 1.02))
+    assert ax.get_xlabel() == "exposed a step (ms)\n4 more expose 1.0 ms"
+    assert kit.title(ax) == "H2D copy-start.1.0 exposes most: 7.5 ms of 48.4 ms a step"
+
+
+def test_the_most_exposed_is_on_top() -> None:
+    ax = ops_of(report_with(operation("a", 9_000, 900), operation("b", 4_000, 400)))
+    bottom, top = ax.get_ylim()
+    assert bottom > top
+    widths = [bar.get_width() for bar in kit.bars(ax, "exposed")]
+    assert widths == pytest.approx([900 / 1e6, 400 / 1e6])
+
+
+def test_time_that_compute_waited_for_is_hatched() -> None:
+    one = operation("a", 8_000, 800)
+    blocked = replace(one, overlap=replace(one.overlap, blocking_ns=2_000))
+    ax = ops_of(report_with(blocked))
+    (waited,), (rest,) = kit.bars(ax, "exposed, compute waited"), kit.bars(ax, "exposed")
+    assert (waited.get_width(), rest.get_width()) == pytest.approx((200 / 1e6, 600 / 1e6))
+    assert rest.get_x() == pytest.approx(200 / 1e6)
+    assert waited.get_hatch()
+    assert not rest.get_hatch()
+
+
+def test_without_steps_bars_are_totals() -> None:
+    ax = ops_of(report_with(operation("a", 8_000)))
+    assert [bar.get_width() for bar in kit.bars(ax, "exposed")] == pytest.approx([8_000 / 1e6])
+    assert ax.get_xlabel() == "exposed (ms)"
+    assert kit.title(ax) == "D2H a exposes most: 8.0 µs"
+
+
+def test_operations_that_expose_nothing_are_not_drawn() -> None:
+    hidden = operation("hidden", 0, 0)
+    ax = ops_of(report_with(operation("a", 8_000, 800), hidden))
+    assert names(ax) == ["D2H a"]
+
+
+def test_of_many_the_rest_is_summed() -> None:
+    many = [operation(f"op{i}", 1_000_000, 1_000_000) for i in range(MAX_OPS + 3)]
+    ax = ops_of(report_with(*many))
+    assert len(kit.bars(ax, "exposed")) == MAX_OPS
+    assert ax.get_xlabel() == "exposed a step (ms)\n3 more expose 3.0 ms"
+    assert kit.overlapping_labels(ax, "y") == []
+
+
+def test_labels_tell_equal_operations_apart() -> None:
+    one, two = operation("copy", 9_000, 900), operation("copy", 8_000, 800)
+    ax = ops_of(report_with(replace(one, label="graph"), two, operation("x", 1_000, 100)))
+    assert names(ax) == ["D2H copy (graph)", "D2H copy", "D2H x"]
+
+
+@pytest.mark.parametrize("name", ["jax_unroll_save", "jax_fsdp2_events_lost"])
+def test_without_transfers_the_picture_says_so(name: str) -> None:
+    ax = ops_of(no.analyze(h200(name)))
+    assert kit.title(ax) == "No host transfers"
+    assert "No operation exposed any transfer time." in kit.texts(ax)
+
+
+def test_the_size_grows_with_the_bars() -> None:
+    few = ops_size(report_with(operation("a", 8_000)))
+    many = ops_size(report_with(*[operation(f"op{i}", 1_000) for i in range(40)]))
+    assert few[0] == many[0]
+    assert (
+        few[1] < many[1] == ops_size(report_with(*[operation(f"op{i}", 1) for i in range(99)]))[1]
+    )

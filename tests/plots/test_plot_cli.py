@@ -1,0 +1,124 @@
+"""`nsysoverlap plot`, as a shell sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nsysoverlap.cli import plot as command
+from nsysoverlap.cli.app import main
+from nsysoverlap.plots import picture
+from tests.traces import h200
+
+TRACE = str(h200("jax_unroll_lhs"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["plot", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fmt", "magic"),
+    [
+        *[(kind, "png", b"\x89PNG") for kind in command.KINDS],
+        ("timeline", "svg", b"<?xml"),
+        ("timeline", "pdf", b"%PDF"),
+    ],
+)
+def test_a_picture_is_written_and_said(kind: str, fmt: str, magic: bytes, tmp_path: Path) -> None:
+    output = tmp_path / f"picture.{fmt}"
+    result = run(TRACE, "--kind", kind, "-o", str(output))
+    assert result.exit_code == 0, result.stderr
+    assert output.read_bytes().startswith(magic)
+    assert result.stdout == ""
+    assert result.stderr == f"Wrote {output}\n"
+
+
+def test_the_command_offers_what_there_is() -> None:
+    assert command.KINDS == picture.KINDS
+
+
+def test_a_step_and_a_window_change_the_picture(tmp_path: Path) -> None:
+    pictures = set()
+    for i, more in enumerate(
+        ([], ["--step", "2"], ["--window", "700ms:740ms"], ["--steps", "none"])
+    ):
+        output = tmp_path / f"{i}.png"
+        assert run(TRACE, *more, "-o", str(output)).exit_code == 0
+        pictures.add(output.read_bytes())
+    assert len(pictures) == 4
+
+
+def test_an_svg_is_well_formed_and_fetches_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "picture.svg"
+    assert run(TRACE, "-o", str(output)).exit_code == 0
+    root = ElementTree.parse(output).getroot()
+    links = [
+        value
+        for element in root.iter()
+        for name, value in element.attrib.items()
+        if name.endswith("href")
+    ]
+    assert all(value.startswith("#") for value in links)
+    assert len(output.read_bytes()) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "picture.bmp"], "picture.bmp: a plot is written as png, svg or pdf."),
+        (["-o", "picture"], "Give a name that ends in .png, .svg, .pdf."),
+        (["-o", "-"], "A plot is not written to stdout."),
+        (["-o", "a.png", "--step", "2", "--window", "1ms:2ms"], "--window and --step exclude"),
+        (["-o", "a.png", "--step", "9"], "step 9 is not among its 4 steps"),
+        (["-o", "a.png", "--window", "9s:10s"], "no GPU activity in window"),
+        (["-o", "a.png", "--device", "3"], "there is no device 3"),
+        (["-o", "a.png", "--kind", "ops", "--device", "0"], "--device does not go with"),
+        (["-o", "a.png", "--kind", "pie"], "'pie' is not one of"),
+        ([], "Missing option '-o'"),
+    ],
+)
+def test_what_makes_no_sense(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(TRACE, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_trace_is_not_overwritten(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.png"
+    trace.write_bytes(h200("jax_unroll_lhs").read_bytes())
+    result = run(str(trace), "-o", str(trace))
+    assert result.exit_code == 2
+    assert "is an input and would be overwritten" in result.stderr
+    assert trace.read_bytes() == h200("jax_unroll_lhs").read_bytes()
+
+
+def test_nothing_recorded_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    result = run(str(h200("jax_fsdp2_events_lost")), "-o", str(tmp_path / "a.png"))
+    assert result.exit_code == 2
+    assert "no GPU activity to draw. `nsysoverlap info` shows what was recorded." in result.stderr
+
+
+def test_plotting_needs_neither_pandas_nor_pyplot(tmp_path: Path) -> None:
+    code = """
+import sys
+from nsysoverlap.cli.app import main
+main(["plot", sys.argv[1], "-o", sys.argv[2]], standalone_mode=False)
+print(*sorted({name for name in sys.modules}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, TRACE, str(tmp_path / "a.png")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    assert "matplotlib.figure" in loaded
+    assert loaded.isdisjoint({"pandas", "matplotlib.pyplot", "rich", "jinja2"})

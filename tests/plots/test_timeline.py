@@ -1,0 +1,231 @@
+"""The timeline shows the drawing it was made from, to the nanosecond."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+import nsysoverlap as no
+from nsysoverlap.errors import UsageError
+from nsysoverlap.plots.style import COLORS, EXPOSED_HATCH
+from nsysoverlap.plots.timeline import PLAIN, TALL
+from tests.tracebuilder import draw
+from tests.traces import h200
+
+from . import kit
+
+PICTURE = """
+    dev0 s7  compute: .####....##....
+    dev0 s9  comm:    .........##....
+    dev0 s20 h2d:     ...#######.....     # hidden 2 of 7, and 1 behind comm
+    dev0 s21 d2h:     ............##.     # hidden 0 of 2
+    dev0 s22 memset:  ......#........
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return kit.drawn(tmp_path / "drawn.sqlite", PICTURE)
+
+
+def timeline(path: Path, **options: object) -> Axes:
+    with kit.canvas() as (ax,):
+        return no.plot_timeline(path, ax=ax, **options)  # type: ignore[arg-type]
+
+
+def test_lanes_hold_what_was_drawn(path: Path) -> None:
+    ax = timeline(path)
+    assert kit.spans(ax, "compute") == [(1, 5), (9, 11)]
+    assert kit.spans(ax, "comm") == [(9, 11)]
+    assert kit.spans(ax, "h2d") == [(3, 5), (9, 10)]
+    assert kit.spans(ax, "exposed") == [(5, 9), (12, 14)]
+    assert kit.spans(ax, "other") == [(6, 7)]
+    assert kit.spans(ax, "d2h") == []
+
+
+def test_each_bar_lies_in_the_lane_of_its_label(path: Path) -> None:
+    ax = timeline(path)
+    lanes = {t.get_text(): y for t, y in zip(ax.get_yticklabels(), ax.get_yticks(), strict=True)}
+    assert list(lanes) == ["compute", "comm", "D2H", "H2D", "other"]
+    for part, lane in (("compute", "compute"), ("comm", "comm"), ("h2d", "H2D")):
+        for _, _, high, low in kit.boxes(ax, part):
+            assert (low + high) / 2 == pytest.approx(lanes[lane])
+            assert low - high == pytest.approx(PLAIN)
+    middles = [(low + high) / 2 for _, _, high, low in kit.boxes(ax, "exposed")]
+    assert middles == pytest.approx([lanes["H2D"], lanes["D2H"]])
+
+
+def test_exposed_bars_differ_in_more_than_colour(path: Path) -> None:
+    ax = timeline(path)
+    looks = {patch.get_label(): patch for patch in ax.patches}
+    exposed, hidden = looks["exposed"], looks["h2d"]
+    assert exposed.get_hatch() == EXPOSED_HATCH
+    assert not hidden.get_hatch()
+    assert exposed.get_linewidth() > hidden.get_linewidth() == 0
+    assert TALL > PLAIN
+    assert COLORS["exposed"] not in {COLORS[part] for part in COLORS if part != "exposed"}
+
+
+def test_axes_span_the_measured_time_in_ms(path: Path) -> None:
+    ax = timeline(path)
+    assert ax.get_xlim() == pytest.approx((0.001, 0.014))
+    assert ax.get_ylim() == (5, 0)
+    assert ax.get_xlabel() == "trace time (ms)"
+
+
+def test_the_title_is_what_the_report_says(path: Path) -> None:
+    report = no.analyze(path)
+    assert (report.total("h2d").exposed_ns, report.total("d2h").exposed_ns) == (4_000, 2_000)
+    ax = timeline(path)
+    assert kit.title(ax) == "H2D exposed 4.0 µs, D2H 2.0 µs"
+    assert "drawn.sqlite · H200 dev 0, pid 1000 · whole trace" in kit.texts(ax)
+
+
+def test_each_lane_says_its_numbers(path: Path) -> None:
+    shown = kit.texts(timeline(path))
+    assert "4.0 µs of 7.0 µs exposed" in shown
+    assert "2.0 µs of 2.0 µs exposed" in shown
+    assert "46.2 % of the time" in shown
+
+
+def test_a_window_is_drawn_as_asked(path: Path) -> None:
+    ax = timeline(path, window=no.parse_window("4us:10us"))
+    assert ax.get_xlim() == pytest.approx((0.004, 0.010))
+    assert kit.spans(ax, "exposed") == [(5, 9)]
+    assert kit.spans(ax, "compute") == [(4, 5), (9, 10)]
+    assert kit.title(ax) == "H2D exposed 4.0 µs"
+    assert "drawn.sqlite · H200 dev 0, pid 1000 · window 0.004 to 0.01 ms" in kit.texts(ax)
+
+
+def test_a_window_open_to_one_side_ends_with_the_activity(path: Path) -> None:
+    ax = timeline(path, window=no.parse_window("9us:"))
+    assert ax.get_xlim() == pytest.approx((0.009, 0.014))
+    assert "drawn.sqlite · H200 dev 0, pid 1000 · window 0.009 to end" in kit.texts(ax)
+
+
+def test_a_window_without_activity_is_refused(path: Path) -> None:
+    with pytest.raises(UsageError, match="no GPU activity in window"):
+        timeline(path, window=no.parse_window("1s:2s"))
+
+
+def test_a_window_and_a_step_are_refused(path: Path) -> None:
+    with pytest.raises(UsageError, match="together"):
+        timeline(path, window=no.parse_window("0us:9us"), step=0)
+
+
+def test_steps_have_borders_and_numbers(tmp_path: Path) -> None:
+    ax = timeline(kit.many_steps(tmp_path / "steps.sqlite", 3))
+    (borders,) = [c for c in ax.collections if c.get_label() == "step border"]
+    at = [round(np.asarray(path.vertices)[0, 0] * 1e3) for path in borders.get_paths()]
+    assert at == [1000, 1010, 1020, 1030]
+    assert [text for text in kit.texts(ax) if text.startswith("step ")] == [
+        "step 0",
+        "step 1",
+        "step 2",
+    ]
+    assert kit.title(ax) == "D2H exposed 2.0 µs a step"
+
+
+def test_one_step_fills_the_axes(tmp_path: Path) -> None:
+    ax = timeline(kit.many_steps(tmp_path / "steps.sqlite", 3), step=1)
+    assert ax.get_xlim() == pytest.approx((1.010, 1.020))
+    assert kit.spans(ax, "exposed") == [(1018, 1020)]
+    assert kit.title(ax) == "D2H exposed 2.0 µs in step 1"
+
+
+def test_a_step_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="step 7 is not among its 3 steps"):
+        timeline(kit.many_steps(tmp_path / "steps.sqlite", 3), step=7)
+
+
+def test_a_window_shows_the_borders_of_the_steps_in_it(tmp_path: Path) -> None:
+    path = kit.many_steps(tmp_path / "steps.sqlite", 5)
+    ax = timeline(path, window=no.parse_window("1.015ms:1.035ms"))
+    assert [t for t in kit.texts(ax) if t.startswith("step ")] == ["step 1", "step 2", "step 3"]
+
+
+def test_of_many_steps_some_are_numbered_and_it_is_said(tmp_path: Path) -> None:
+    ax = timeline(kit.many_steps(tmp_path / "steps.sqlite", 2_000))
+    numbered = [text for text in kit.texts(ax) if text.startswith("step ")]
+    assert numbered[:3] == ["step 0", "step 200", "step 400"]
+    assert "borders of every 50th step" in ax.get_xlabel()
+    assert "gaps below 13.3 µs are closed" in ax.get_xlabel()
+
+
+def test_bytes_on_the_host_rise_and_fall(tmp_path: Path) -> None:
+    path = tmp_path / "relief.sqlite"
+    draw(
+        """
+        dev0 s7  compute:          ##############
+        dev0 s20 bytes=4096 d2h:   .##...........
+        dev0 s21 bytes=4096 h2d:   ........##....
+        """
+    ).write(path)
+    ax = timeline(path)
+    (curve,) = [line for line in ax.get_lines() if line.get_label() == "on the host"]
+    x, y = np.asarray(curve.get_xdata(), float), np.asarray(curve.get_ydata(), float)
+    assert (x * 1e3).round().tolist() == [0, 3, 8, 14]
+    assert (y == y.max()).tolist() == [True, False, True, True]
+    assert "up to 4.0 KiB" in kit.texts(ax)
+
+
+def test_a_trace_far_from_zero_has_short_ticks(tmp_path: Path) -> None:
+    draw(PICTURE, t0=1_700_000_000_000_000_001).write(tmp_path / "late.sqlite")
+    ax = timeline(tmp_path / "late.sqlite")
+    assert ax.get_xlim() == pytest.approx((0, 0.013))
+    assert ax.get_xlabel() == "ms after 1700000000000.001001 ms of trace time"
+    assert kit.spans(ax, "exposed") == [(4, 8), (11, 13)]
+
+
+def test_two_devices_are_named_and_averaged(tmp_path: Path) -> None:
+    path = kit.drawn(
+        tmp_path / "two.sqlite",
+        """
+        dev0 s7  compute: ####....
+        dev0 s20 h2d:     ....####
+        dev1 s7  compute: ########
+        dev1 s20 h2d:     ....####
+        """,
+    )
+    ax = timeline(path)
+    assert kit.title(ax) == "H2D exposed 2.0 µs"
+    shown = kit.texts(ax)
+    assert {"H200 dev 0, pid 1000", "H200 dev 1, pid 1000"} <= set(shown)
+    assert "two.sqlite · 2 devices · whole trace · exposed: mean of the devices" in shown
+    one = timeline(path, devices=[1])
+    assert kit.title(one) == "H2D exposed nothing"
+    assert kit.spans(one, "exposed") == []
+
+
+def test_a_device_that_is_not_there(path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no device 3"):
+        timeline(path, devices=[3])
+
+
+def test_opaque_graphs_are_not_called_free_of_transfers() -> None:
+    ax = timeline(h200("jax_scan_pipelined_graph_level"))
+    assert kit.title(ax).startswith("Not known: ")
+    assert "opaque" in kit.texts(ax)
+
+
+def test_events_lost_leave_nothing_to_draw() -> None:
+    with pytest.raises(UsageError, match="no GPU activity to draw"):
+        timeline(h200("jax_fsdp2_events_lost"))
+
+
+@pytest.mark.parametrize(
+    ("name", "start_ms"), [("jax_unroll_lhs", 700), ("jax_fsdp2_lhs", 225), ("jax_scan_lhs", 300)]
+)
+def test_exposed_bars_of_real_traces_sum_to_the_report(name: str, start_ms: int) -> None:
+    window = no.Window(start_ms * 1_000_000, (start_ms + 40) * 1_000_000)
+    report = no.analyze(h200(name), window=window)
+    ax = timeline(h200(name), window=window)
+    drawn_ns = sum(right - left for left, right, *_ in kit.boxes(ax, "exposed")) * 1e6
+    exposed_ns = report.total("h2d").exposed_ns + report.total("d2h").exposed_ns
+    # Slivers are widened to a column, which is all that may differ.
+    n, column_ns = len(kit.boxes(ax, "exposed")), 40_000_000 / 1500
+    assert exposed_ns > 1_000_000
+    assert exposed_ns - 1 <= drawn_ns <= exposed_ns + n * column_ns
