@@ -85,7 +85,7 @@ def name_texts(capture: CaptureRows) -> Names:
         ),
         thunks=ids(
             f"Thunk:#hlo_op=copy-start.{i},name=jit(train_step)/layer_{i % 32}/attn#"
-            for i in range(600)
+            for i in range(200)
         ),
         module=capture.string("XlaModule:#hlo_module=jit_train_step,program_id=7#"),
         launch=capture.string("cuLaunchKernelEx"),

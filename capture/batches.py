@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 
 from .config import Config
+from .errors import is_out_of_memory
 from .measure import GIB, check_options, compile_options, typed
 from .program import build, make_mesh
 from .spec import Spec
 
-OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 MOST = 1 << 12
+"""Where the search ends: nothing that is worth offloading fits so often."""
 
 
 def find_batch(spec: Spec) -> dict[str, Any]:
@@ -32,11 +34,16 @@ def find_batch(spec: Spec) -> dict[str, Any]:
         tried.append({"batch_per_device": batch, **outcome})
         return bool(outcome["fits"])
 
-    largest = search(fits, spec.config.training.batch_per_device)
-    return {"status": "ok", "largest_batch_per_device": largest, "tried": tried}
+    largest = search(fits, spec.config.training.batch_per_device, MOST)
+    return {
+        "status": "ok",
+        "largest_batch_per_device": largest,
+        "search_ended": largest == MOST,
+        "tried": tried,
+    }
 
 
-def search(fits: Any, start: int, most: int = MOST) -> int:
+def search(fits: Callable[[int], bool], start: int, most: int) -> int:
     """The largest size for which `fits` holds, 0 if none: doubling from `start`, then halving.
 
     `fits` must hold for every size below one for which it holds.
@@ -70,7 +77,7 @@ def _try(
             state, loss = compiled(state, tokens)
         jax.block_until_ready((state, loss))
     except Exception as error:
-        if OUT_OF_MEMORY not in str(error):
+        if not is_out_of_memory(error):
             raise
         return {"fits": False}
     plan = compiled.memory_analysis()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,16 +13,20 @@ from typing import Any, TypeVar
 import click
 
 from nsysoverlap.errors import NsysOverlapError
+from nsysoverlap.output import write_atomically
 
 from . import nsys
 from .arms import find_arm, select_arms
 from .cli_checks import maxtext, preflight
 from .config import Config, load_config, preset_names
 from .errors import RefusedError
+from .frontier import write_picture
+from .launch import launch
 from .matrix import Plan, check_all, finish_arm, prepare, run_arm, run_matrix, spec_of
-from .results import Row, load_rows
-from .tables import markdown, write_results
+from .results import Row, load_rows, read_config, read_manifest
+from .tables import batch_table, markdown, write_results
 
+BATCH_ARMS = ("keep", "remat", "save", "offload")
 REFUSED, FAILED, VOID = 2, 1, 3
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,6 +81,13 @@ RUN_OPTIONS = (
     ),
 )
 
+HISTORY_OPTION = click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Record each arm in this database of `nsysoverlap record`.",
+)
+
 
 def _with_run_options(command: Command) -> Command:
     for option in reversed(RUN_OPTIONS):
@@ -104,16 +116,22 @@ def run(
 ) -> None:
     """Run one arm in a fresh process."""
     config, plan = _plan(given)
+    if coordinator == "auto":
+        processes, rank = slurm_ranks(os.environ)
     plan = replace(plan, coordinator=coordinator, processes=processes, rank=rank)
     prepare(config, plan)
     chosen = find_arm(config, arm)
     if find_batch:
-        _find_batch(config, plan, arm)
+        _find_batches(config, plan, [arm])
         return
     outcome = run_arm(config, chosen, plan)
     if outcome.status in ("refused", "skipped"):
         raise RefusedError(outcome.reason)
     finish_arm(config, chosen, plan, outcome)
+    if processes > 1:
+        # The rows need the recordings of all ranks: `report --reanalyze` makes them.
+        click.echo(f"rank {rank} of {processes}: {outcome.status} {outcome.reason}".rstrip())
+        sys.exit(FAILED if outcome.status in ("failed", "timeout") else 0)
     rows = [row for row in load_rows(plan.folder) if row.arm == arm]
     click.echo(markdown(rows))
     sys.exit(_exit_code(rows))
@@ -122,35 +140,77 @@ def run(
 @cli.command()
 @click.option("--arms", default="", metavar="A,B,...", help="Only these and what they need.")
 @click.option("--budget-s", type=float, help="Start no arm that would not end within this time.")
+@click.option(
+    "--find-batch",
+    is_flag=True,
+    help=f"Find the largest batch that fits instead; arms {', '.join(BATCH_ARMS)} or --arms.",
+)
+@HISTORY_OPTION
 @_with_run_options
-def matrix(arms: str, budget_s: float | None, **given: Any) -> None:
+def matrix(
+    arms: str, budget_s: float | None, find_batch: bool, history: Path | None, **given: Any
+) -> None:
     """Run all arms, each in a fresh process, and print the table."""
     config, plan = _plan(given)
-    chosen = select_arms(config, [name for name in arms.split(",") if name])
+    names = [name for name in arms.split(",") if name]
     plan = replace(plan, budget_s=budget_s)
+    if find_batch:
+        prepare(config, plan)
+        _find_batches(config, plan, names or list(BATCH_ARMS))
+        return
+    chosen = select_arms(config, names)
     prepare(config, plan)
     check_all(config, chosen, plan)
     rows = run_matrix(config, chosen, plan, _say)
     click.echo(markdown(rows))
-    click.echo(f"Wrote {plan.folder.name}/results.md and results.json", err=True)
+    _conclude(plan.folder, rows, history)
     sys.exit(_exit_code(rows))
 
 
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--reanalyze", is_flag=True, help="Measure the recordings again first.")
-def report(folder: Path, reanalyze: bool) -> None:
-    """Build the tables of a results folder anew."""
+@HISTORY_OPTION
+def report(folder: Path, reanalyze: bool, history: Path | None) -> None:
+    """Build the tables and the picture of a results folder anew."""
     if reanalyze:
         from .overlap import analyze_folder
 
         for export in sorted({path.parent for path in folder.glob("*/*.sqlite")}):
             analyze_folder(export)
-    click.echo(write_results(folder, load_rows(folder)))
+    rows = load_rows(folder)
+    click.echo(write_results(folder, rows))
+    _conclude(folder, rows, history)
+
+
+def _conclude(folder: Path, rows: list[Row], history: Path | None) -> None:
+    """The picture, and a row each in the history."""
+    written = ["results.md", "results.json"]
+    try:
+        written += [path.name for path in [write_picture(folder, rows)] if path]
+    except ImportError:
+        click.echo("frontier.png needs matplotlib: pip install matplotlib", err=True)
+    click.echo(f"Wrote {', '.join(written)} in {folder.name}", err=True)
+    if history is not None:
+        from .past import record_rows
+
+        n_new = record_rows(history, folder, read_config(folder).name, rows)
+        click.echo(f"Recorded {n_new} new runs in {history.name}", err=True)
 
 
 cli.add_command(preflight)
 cli.add_command(maxtext)
+
+
+def slurm_ranks(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Processes and rank of this Slurm task. Raises `RefusedError` outside of one."""
+    try:
+        return int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
+    except (KeyError, ValueError):
+        raise RefusedError(
+            "--coordinator auto: SLURM_NTASKS and SLURM_PROCID are not set.",
+            "Start the ranks with srun, or give HOST:PORT, --processes and --rank.",
+        ) from None
 
 
 def _plan(given: dict[str, Any]) -> tuple[Config, Plan]:
@@ -188,17 +248,21 @@ def _resized(config: Config, batch: int | None, devices: int | None) -> Config:
     return replace(config, training=training)
 
 
-def _find_batch(config: Config, plan: Plan, arm: str) -> None:
-    from .launch import launch
-    from .results import read_manifest
-
-    spec = spec_of(config, find_arm(config, arm), plan, "find-batch")
-    spec = replace(spec, folder=spec.folder + "-batch")
-    outcome = launch(spec, None, plan.arm_timeout_s)
-    if outcome.status != "ok":
-        raise RefusedError(f"{outcome.status}: {outcome.reason}", "See log.txt.")
-    manifest = read_manifest(Path(spec.folder)) or {}
-    click.echo(f"{arm}: {manifest['largest_batch_per_device']} sequences a device")
+def _find_batches(config: Config, plan: Plan, arms: Sequence[str]) -> None:
+    """Print the largest batches, and leave them as `batches.md`."""
+    found = []
+    for arm in arms:
+        spec = spec_of(config, find_arm(config, arm), plan, "find-batch")
+        spec = replace(spec, folder=f"{spec.folder}-batch")
+        outcome = launch(spec, None, plan.arm_timeout_s)
+        if outcome.status != "ok":
+            raise RefusedError(f"{arm}: {outcome.status}: {outcome.reason}", "See log.txt.")
+        values = read_manifest(Path(spec.folder)) or {}
+        found.append((arm, values["largest_batch_per_device"], values["search_ended"]))
+        _say(f"{arm}: {found[-1][1]} sequences a device")
+    table = batch_table(found)
+    write_atomically(plan.folder / "batches.md", table)
+    click.echo(table)
 
 
 def _exit_code(rows: list[Row]) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+
+from nsysoverlap.nsys import find_nsys
 
 from . import nsys
 from .arms import find_arm, select_arms
@@ -25,28 +28,29 @@ CONFIG_OPTION = click.option("--config", "config_name", required=True, metavar="
 @click.command()
 @CONFIG_OPTION
 @click.option("--arms", default="", metavar="A,B,...", help="Only these. Default: all.")
+@click.option("--devices", type=click.IntRange(1), metavar="N", help="Devices in the FSDP mesh.")
 @click.option("--timeout-s", default=1800.0, show_default=True)
-def preflight(config_name: str, arms: str, timeout_s: float) -> None:
+def preflight(config_name: str, arms: str, devices: int | None, timeout_s: float) -> None:
     """Check every arm without a GPU: options, tensor names, bytes to the host, host memory.
 
     Sizes are those of one device and step. Exit status 1 where something speaks against an arm.
     """
     config = load_config(config_name)
+    if devices is not None:
+        config = replace(config, training=replace(config.training, fsdp=devices))
     wanted = [name for name in arms.split(",") if name]
     # The controls that `matrix` adds are of no interest here.
     chosen = [arm.name for arm in select_arms(config, wanted) if not wanted or arm.name in wanted]
     found = _examine(config, chosen, timeout_s)
     click.echo(preflight_table(found["arms"]))
-    click.echo(f"\n{found['devices']} devices; nsys: {'found' if nsys.find_nsys() else 'none'}")
+    click.echo(f"\n{found['devices']} devices; nsys: {'found' if find_nsys() else 'none'}")
     if any(entry["problem"] for entry in found["arms"]):
         raise SystemExit(1)
 
 
 def _examine(config: Config, arms: list[str], timeout_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        spec = Spec(
-            config=config, arm=arms[0], arms=tuple(arms), folder=folder, mode="preflight"
-        )
+        spec = Spec(config=config, arm=arms[0], arms=tuple(arms), folder=folder, mode="preflight")
         outcome = launch(spec, None, timeout_s)
         if outcome.status != "ok":
             raise RefusedError(f"{config.name}: {outcome.reason}")
@@ -82,7 +86,7 @@ def maxtext(
     """Run an arm through MaxText, or print the exact command; start it once a GPU."""
     config = load_config(config_name)
     # A dry run must print the same command on a login node without nsys.
-    path = nsys.find_nsys() or Path("nsys") if dry_run else nsys.require_nsys() if trace else None
+    path = find_nsys() or Path("nsys") if dry_run else nsys.require_nsys() if trace else None
     wanted = maxtext_run(config, find_arm(config, arm), path if trace else None, folder)
     if dry_run:
         click.echo(wanted.shell())
@@ -90,9 +94,7 @@ def maxtext(
     folder.mkdir(parents=True, exist_ok=True)
     rank = os.environ.setdefault("SLURM_PROCID", "0")
     environment = {**os.environ, **wanted.environment}
-    code = run_logged(
-        list(wanted.command), environment, folder / f"log.rank{rank}.txt", timeout_s
-    )
+    code = run_logged(list(wanted.command), environment, folder / f"log.rank{rank}.txt", timeout_s)
     if path is not None and trace:
         nsys.finish(path, folder / f"rank{rank}")
     if code != 0:

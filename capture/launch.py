@@ -58,7 +58,7 @@ def worker_environment(spec: Spec, inherited: Mapping[str, str]) -> dict[str, st
             **inherited,
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
         }
-    dump = f"--xla_dump_to={Path(spec.folder, 'xla')} --xla_dump_hlo_module_re=jit_step"
+    dump = f"--xla_dump_to={dump_folder(spec)} --xla_dump_hlo_module_re=jit_step"
     flags = inherited.get("XLA_FLAGS", "")
     if "xla_dump_to" not in flags:
         environment["XLA_FLAGS"] = f"{flags} {dump}".strip()
@@ -68,6 +68,11 @@ def worker_environment(spec: Spec, inherited: Mapping[str, str]) -> dict[str, st
     if spec.shared:
         environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(spec.shared, "jax")))
     return environment
+
+
+def dump_folder(spec: Spec) -> Path:
+    """Where XLA writes what it knows of the program; ranks would overwrite each other's."""
+    return Path(spec.folder, ranked("xla", spec.rank, spec.processes))
 
 
 def worker_command(spec: Spec, nsys_path: Path | None) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsysoverlap.errors import NsysOverlapError
+from nsysoverlap.output import write_atomically
 
 from . import nsys, pgle
 from .arms import Arm, find_arm
@@ -19,7 +20,7 @@ from .errors import RefusedError
 from .launch import Outcome, launch
 from .overlap import analyze_folder
 from .results import Row, is_done, load_rows, write_outcome
-from .spec import Spec
+from .spec import Spec, ranked
 from .tables import write_results
 
 Say = Callable[[str], None]
@@ -91,7 +92,7 @@ def prepare(config: Config, plan: Plan) -> None:
             f"{plan.folder.name}: holds results of another configuration.",
             "Give another folder, or remove this one.",
         )
-    path.write_text(text, encoding="utf-8")
+    write_atomically(path, text)
 
 
 def spec_of(config: Config, arm: Arm, plan: Plan, mode: str = "run") -> Spec:
@@ -115,7 +116,8 @@ def run_arm(config: Config, arm: Arm, plan: Plan) -> Outcome:
     """Run one arm in a fresh process; writes nothing but what the worker writes."""
     spec = spec_of(config, arm, plan)
     if arm.profile_from:
-        source = plan.folder / arm.profile_from / "trace.sqlite"
+        stem = "rank0" if plan.processes > 1 else "trace"
+        source = plan.folder / arm.profile_from / f"{stem}.sqlite"
         if not source.is_file():
             return Outcome("skipped", f"needs the recording of {arm.profile_from}")
         target = Path(spec.folder, "profile.pbtxt")
@@ -126,19 +128,25 @@ def run_arm(config: Config, arm: Arm, plan: Plan) -> Outcome:
 
 
 def finish_arm(config: Config, arm: Arm, plan: Plan, outcome: Outcome) -> None:
-    """Import, export and measure the recording, then leave the outcome and the tables so far."""
+    """Import, export and measure the recording, then leave the outcome and the tables so far.
+
+    One of several ranks leaves its outcome and its export, no more: the others may not be done.
+    """
     folder = plan.folder / arm.name
     folder.mkdir(parents=True, exist_ok=True)
     status, reason = outcome.status, outcome.reason
+    alone = plan.processes == 1
     if outcome.trace is not None and plan.nsys is not None:
         try:
             nsys.finish(plan.nsys, outcome.trace, plan.libraries)
-            analyze_folder(folder)
+            if alone:
+                analyze_folder(folder)
         except NsysOverlapError as error:
             status, reason = "void", f"{reason} {error}".strip()
-    write_outcome(folder, status, reason)
-    shutil.rmtree(folder / "xla", ignore_errors=True)
-    write_results(plan.folder, load_rows(plan.folder))
+    write_outcome(folder, status, reason, rank=None if alone else plan.rank)
+    shutil.rmtree(folder / ranked("xla", plan.rank, plan.processes), ignore_errors=True)
+    if alone:
+        write_results(plan.folder, load_rows(plan.folder))
 
 
 def check_all(config: Config, arms: Sequence[Arm], plan: Plan) -> None:

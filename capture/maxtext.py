@@ -17,20 +17,21 @@ from .errors import RefusedError
 
 MODULE = "maxtext.trainers.pre_train.train"
 BASE = "src/maxtext/configs/base.yml"
-POLICY_NAMES = frozenset(
-    "decoder_layer_input context mlpwi mlpwi_0 mlpwi_1 mlpwo moe_mlpwi_0 moe_mlpwi_1 moe_mlpwo "
-    "query_proj key_proj value_proj kv_proj qkv_proj out_proj query_wa_proj kv_wa_proj mla_q "
-    "mla_kv attention_out".split()
-)
-"""Tensors that `remat_policy=custom` places."""
-OPTION_NAMES = POLICY_NAMES | frozenset(
-    "run_name model_name hardware dataset_type dataset_path enable_checkpointing "
-    "enable_goodput_recording monitor_goodput enable_checkpoint_cloud_logger reuse_example_batch "
-    "base_output_directory steps dtype attention max_target_length per_device_batch_size "
-    "ici_fsdp_parallelism dcn_fsdp_parallelism remat_policy scan_layers param_scan_axis profiler "
-    "skip_first_n_steps_for_profiler profiler_steps profile_cleanly upload_all_profiler_results "
-    "optimizer_memory_host_offload parameter_memory_host_offload quantization".split()
-)
+_PLACED = """
+decoder_layer_input context mlpwi mlpwi_0 mlpwi_1 mlpwo moe_mlpwi_0 moe_mlpwi_1 moe_mlpwo
+query_proj key_proj value_proj kv_proj qkv_proj out_proj query_wa_proj kv_wa_proj mla_q mla_kv
+attention_out
+"""
+_PLAIN = """
+run_name model_name hardware dataset_type dataset_path enable_checkpointing
+enable_goodput_recording monitor_goodput enable_checkpoint_cloud_logger reuse_example_batch
+base_output_directory steps dtype attention max_target_length per_device_batch_size
+ici_fsdp_parallelism dcn_fsdp_parallelism remat_policy scan_layers param_scan_axis profiler
+skip_first_n_steps_for_profiler profiler_steps profile_cleanly upload_all_profiler_results
+optimizer_memory_host_offload parameter_memory_host_offload quantization
+"""
+OPTION_NAMES = frozenset((_PLACED + _PLAIN).split())
+"""Options known here; the first group are the tensors that `remat_policy=custom` places."""
 # MaxText projects queries, keys and values apart; its own policies treat the three alike.
 SPLIT_NAMES = {"qkv_proj": ("query_proj", "key_proj", "value_proj")}
 ENVIRONMENT = {"NVTE_FUSED_ATTN": "1"}

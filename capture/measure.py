@@ -207,7 +207,7 @@ def _shown(value: str) -> str:
 
 def _seen(spec: Spec, wanted: set[str]) -> dict[str, str]:
     """Flags from XLA's dump, which is then thrown away but for the thunk sequence."""
-    dump = Path(spec.folder, "xla")
+    dump = Path(spec.folder, ranked("xla", spec.rank, spec.processes))
     seen = flags_seen(dump, wanted)
     for path in dump.glob("*jit_step*thunk_sequence.txt"):
         target = Path(spec.folder, ranked("thunks.txt.gz", spec.rank, spec.processes))

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nsysoverlap
+
+if TYPE_CHECKING:
+    from nsysoverlap.report import OverlapReport
 
 REPORT = "overlap.json"
 
 
-def analyze_folder(folder: Path) -> dict[str, Any]:
-    """The merged report of all traces in an arm's folder, written to `overlap.json` as well.
+def trace_files(folder: Path) -> list[Path]:
+    """The exports in an arm's folder, one a rank."""
+    return sorted(folder.glob("*.sqlite"))
+
+
+def measure_folder(folder: Path) -> OverlapReport:
+    """The merged report of all traces in an arm's folder.
 
     Raises `NsysOverlapError` for a trace that cannot be read.
     """
     from nsysoverlap.report import OverlapReport
 
-    traces = sorted(folder.glob("*.sqlite"))
-    reports = [nsysoverlap.analyze(path) for path in traces]
-    report = reports[0] if len(reports) == 1 else OverlapReport.merge(reports)
-    values = report.to_dict()
+    reports = [nsysoverlap.analyze(path) for path in trace_files(folder)]
+    return reports[0] if len(reports) == 1 else OverlapReport.merge(reports)
+
+
+def analyze_folder(folder: Path) -> dict[str, Any]:
+    """The report of an arm's folder as plain data, written to `overlap.json` as well."""
+    values = measure_folder(folder).to_dict()
     (folder / REPORT).write_text(json.dumps(values) + "\n", encoding="utf-8")
     return values
 

@@ -37,7 +37,7 @@ def preflight(spec: Spec) -> dict[str, Any]:
     known: dict[Any, dict[str, Any]] = {}
     entries = []
     for arm in arms:
-        key = replace(arm, name="", title="", options=(), control=None, profile_from=None)
+        key = replace(arm, name="", title="", options={}, control=None, profile_from=None)
         if repr(key) not in known:
             print(f"tracing {arm.name}", flush=True)
             known[repr(key)] = examine(config, arm, mesh, silent)

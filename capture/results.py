@@ -13,7 +13,8 @@ from .arms import Arm, all_arms
 from .config import Config, config_from
 from .overlap import read_report
 
-OUTCOME = "outcome.json"
+OUTCOMES = "outcome*.json"
+WORST_FIRST = ("failed", "timeout", "refused", "out-of-memory", "void", "skipped", "ok")
 BYTES_TOLERANCE = 0.01
 SMALL_BYTES = 1 << 20
 """Bytes a step that an arm without offloading may move: constants, not tensors."""
@@ -62,9 +63,7 @@ def load_rows(folder: Path) -> list[Row]:
     """The rows of a results folder, in the order of the experiment."""
     config = read_config(folder)
     rows = [
-        _row(folder / arm.name, arm)
-        for arm in all_arms(config)
-        if (folder / arm.name / OUTCOME).is_file()
+        _row(folder / arm.name, arm) for arm in all_arms(config) if read_outcome(folder / arm.name)
     ]
     by_name = {row.arm: row for row in rows}
     return [_against(row, by_name, config) for row in rows]
@@ -78,21 +77,25 @@ def read_config(folder: Path) -> Config:
 
 def is_done(folder: Path) -> bool:
     """Whether an arm has a result; one that failed or ran out of time may be tried again."""
-    path = folder / OUTCOME
-    if not path.is_file():
-        return False
-    status = json.loads(path.read_text(encoding="utf-8"))["status"]
-    return status not in ("failed", "timeout", "refused")
+    outcome = read_outcome(folder)
+    return bool(outcome) and outcome["status"] not in ("failed", "timeout", "refused")
 
 
-def write_outcome(folder: Path, status: str, reason: str = "") -> None:
-    """Leave how an arm ended."""
+def write_outcome(folder: Path, status: str, reason: str = "", rank: int | None = None) -> None:
+    """Leave how an arm, or one rank of several, ended."""
     text = json.dumps({"status": status, "reason": reason})
-    (folder / OUTCOME).write_text(text + "\n", encoding="utf-8")
+    name = "outcome.json" if rank is None else f"outcome.rank{rank}.json"
+    (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+def read_outcome(folder: Path) -> dict[str, str]:
+    """How an arm ended, by its worst rank; empty where it did not."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(OUTCOMES)]
+    return min(found, key=lambda outcome: WORST_FIRST.index(outcome["status"]), default={})
 
 
 def _row(folder: Path, arm: Arm) -> Row:
-    outcome = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+    outcome = read_outcome(folder)
     row = Row(arm.name, arm.title, outcome["status"], outcome["reason"], control=arm.control)
     manifest = read_manifest(folder)
     if manifest is None or manifest.get("status") != "ok" or "step_ms" not in manifest:

@@ -16,10 +16,10 @@ from .config import Config, config_from
 class Spec:
     """One run of one arm.
 
-    `mode`: run, find-batch, check (options only) or preflight (`arms`, nothing is run). `folder` is where the worker
-    writes; `shared` keeps caches that all arms of a matrix use. `profile` is a latency profile
-    for XLA. `coordinator` is "host:port", or "auto" to take everything from Slurm; None for one
-    process. `rank` and `processes` count from 0 and 1.
+    `mode`: run, find-batch, check (options only) or preflight (`arms`; nothing is run). `folder`
+    is where the worker writes; `shared` keeps caches that all arms of a matrix use. `profile` is
+    a latency profile for XLA. `coordinator` is "host:port", or "auto" to take everything from
+    Slurm; None for one process. `rank` and `processes` count from 0 and 1.
     """
 
     config: Config
@@ -49,7 +49,9 @@ class Spec:
 def read_spec(path: Path) -> Spec:
     """Read what `Spec.write` wrote."""
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return Spec(**{**values, "config": config_from(values["config"]), "arms": tuple(values["arms"])})
+    return Spec(
+        **{**values, "config": config_from(values["config"]), "arms": tuple(values["arms"])}
+    )
 
 
 def ranked(name: str, rank: int, processes: int) -> str:

@@ -13,11 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .errors import RefusedError
+from .errors import RefusedError, is_out_of_memory
 from .options import recorded_environment
 from .spec import Spec, ranked, read_spec
-
-OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
 def main(arguments: list[str]) -> int:
@@ -28,8 +26,7 @@ def main(arguments: list[str]) -> int:
     except RefusedError as error:
         manifest = {"status": "refused", "reason": str(error)}
     except Exception as error:
-        # XLA's class for this differs between versions; its text does not.
-        if OUT_OF_MEMORY not in str(error):
+        if not is_out_of_memory(error):
             raise
         print(f"out of memory: {str(error)[:2000]}", file=sys.stderr)
         manifest = {"status": "out-of-memory", "reason": str(error).splitlines()[0][:300]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +42,7 @@ class Recorded:
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The command as a user runs it, with stand-ins for nsys and the CUDA runtime."""
     pytest.importorskip("jax")
     pytest.importorskip("nvtx")
@@ -69,4 +68,4 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         text=True,
         check=False,
     )
-    yield Recorded(process, root / "results" / "lhs", root)
+    return Recorded(process, root / "results" / "lhs", root)

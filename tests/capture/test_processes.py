@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from capture import worker
+from capture.results import is_done, load_rows, read_outcome, write_outcome
 
-from .kit import QUICK_XLA, ROOT, spec_for, tiny, write_toml
+from .kit import QUICK_XLA, ROOT, say, spec_for, tiny, write_toml
 
 pytest.importorskip("jax")
 
@@ -32,7 +33,9 @@ def manifest_in(folder: Path, name: str) -> dict[str, Any]:
     return values
 
 
-def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
+def test_two_processes_train_as_one_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     config = write_toml(tiny(batch_per_device=1, fsdp=2), tmp_path / "toy.toml")
     coordinator = f"localhost:{free_port()}"
     command = [sys.executable, "-m", "capture", "run", "--config", str(config), "--arm", "lhs"]
@@ -51,6 +54,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     ]
     printed = [rank.communicate(timeout=120)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], printed
+    assert printed == [f"rank {rank} of 2: ok\n" for rank in range(2)]
 
     one, two = (manifest_in(tmp_path / "two" / "lhs", f"manifest.rank{i}.json") for i in range(2))
     assert (one["rank"], two["rank"], one["processes"]) == (0, 1, 2)
@@ -58,9 +62,23 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     assert one["losses"] == two["losses"]
     assert one["hlo_sha256"] == two["hlo_sha256"]
 
+    (row,) = load_rows(tmp_path / "two")
+    assert (row.arm, row.status, list(row.losses)) == ("lhs", "ok", one["losses"])
+    said = say(capsys, monkeypatch, "report", tmp_path / "two")
+    assert "| lhs |" in said.out
+
     alone = spec_for(replace(tiny(), name="toy"), "lhs", tmp_path / "one")
     alone.write(tmp_path / "one" / "spec.json")
     assert worker.main([str(tmp_path / "one" / "spec.json")]) == 0
     single = manifest_in(tmp_path / "one", "manifest.json")
     assert single["losses"] == pytest.approx(one["losses"], rel=1e-5)
     assert single["traffic"] == one["traffic"]
+
+
+def test_the_worst_rank_decides(tmp_path: Path) -> None:
+    write_outcome(tmp_path, "ok", rank=0)
+    write_outcome(tmp_path, "void", "events lost", rank=1)
+    assert read_outcome(tmp_path) == {"status": "void", "reason": "events lost"}
+    assert is_done(tmp_path)
+    write_outcome(tmp_path, "timeout", rank=2)
+    assert not is_done(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from capture import launch, nsys, profiler, worker
 from capture.arms import find_arm, select_arms
 from capture.config import load_config
-from capture.errors import RefusedError
+from capture.errors import RefusedError, is_out_of_memory
 from capture.options import check_environment
 from capture.results import load_rows
 
@@ -61,9 +61,7 @@ def test_an_unknown_flag_stops_the_matrix_before_its_first_arm(
     pytest.importorskip("jax")
     config = write_toml(tiny(), tmp_path / "small.toml")
     out = tmp_path / "results"
-    said = say(
-        capsys, monkeypatch, "matrix", "--config", config, "--out", out, f"--xla={option}"
-    )
+    said = say(capsys, monkeypatch, "matrix", "--config", config, "--out", out, f"--xla={option}")
     assert said.status == 2
     assert problem in said.err
     assert {path.name for path in out.iterdir()} == {"config.json", "shared"}
@@ -151,7 +149,20 @@ def test_running_out_of_memory_is_a_result(
     (row,) = load_rows(out)
     assert row.status == "out-of-memory"
     assert row.step_ms is None
-    assert "RESOURCE_EXHAUSTED" in row.reason
+    assert "ut of memory" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("RESOURCE_EXHAUSTED: Failed to allocate request for 3.00GiB", True),
+        ("INTERNAL: Error dispatching computation: Out of memory allocating 7 bytes.", True),
+        ("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory", True),
+        ("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS", False),
+    ],
+)
+def test_the_words_of_running_out_of_memory(text: str, expected: bool) -> None:
+    assert is_out_of_memory(RuntimeError(text)) == expected
 
 
 def test_an_arm_that_takes_too_long(

@@ -124,7 +124,8 @@ def difference(expected: Path, actual: Path) -> str | None:
     drawn_by, running = (match[1] if match else "unknown" for match in versions)
     if drawn_by != running:
         pytest.skip(f"{expected.name} was drawn by matplotlib {drawn_by}, this is {running}")
-    return compare_images(str(expected), str(actual), TOLERANCE)
+    found = compare_images(str(expected), str(actual), TOLERANCE)
+    return None if found is None else str(found)
 
 
 def _software(path: Path) -> str:
