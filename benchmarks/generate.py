@@ -153,7 +153,7 @@ class Writer:
             for v in values.values()
         ]
         self._db.executemany(
-            f"INSERT INTO {table} VALUES ({', '.join(terms)})",  # noqa: S608
+            f"INSERT INTO {table} VALUES ({', '.join(terms)})",
             zip(*(value.tolist() for value in bound), strict=True),
         )
 

@@ -79,9 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace = (options.keep or Path(folder)) / "large.sqlite"
         write_large(trace, options.rows)
-        results = {
-            kind: measure(trace, kind) for kind in ("timeline", "steps", "bandwidth", "ops")
-        }
+        results = {kind: measure(trace, kind) for kind in ("timeline", "steps", "bandwidth", "ops")}
     for kind, (seconds, megabytes) in results.items():
         print(f"{kind:10} {seconds:5.1f} s {megabytes:6.0f} MB")
     seconds, megabytes = results["timeline"]

@@ -40,7 +40,7 @@ def resident_bytes() -> int:
 def measure(folder: Path, jobs: int) -> dict[str, Any]:
     """Wall time of `analyze_many`, and the parent's memory after each tenth of the ranks."""
     from nsysoverlap.analysis import Options
-    from nsysoverlap.ranks import analyze_many, find_traces
+    from nsysoverlap.ranks.many import analyze_many, find_traces
 
     paths = find_traces([folder])
     memory: list[int] = []

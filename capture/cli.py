@@ -185,11 +185,8 @@ def report(folder: Path, reanalyze: bool, history: Path | None) -> None:
 
 def _conclude(folder: Path, rows: list[Row], history: Path | None) -> None:
     """The picture, and a row each in the history."""
-    written = ["results.md", "results.json"]
-    try:
-        written += [path.name for path in [write_picture(folder, rows)] if path]
-    except ImportError:
-        click.echo("frontier.png needs matplotlib: pip install matplotlib", err=True)
+    picture = write_picture(folder, rows)
+    written = ["results.md", "results.json", *([picture.name] if picture else [])]
     click.echo(f"Wrote {', '.join(written)} in {folder.name}", err=True)
     if history is not None:
         from .past import record_rows

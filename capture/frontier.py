@@ -17,9 +17,7 @@ BEST, BEATEN = "#0072b2", "#999999"
 
 
 def write_picture(folder: Path, rows: Sequence[Row]) -> Path | None:
-    """Write `frontier.png`; None where no arm can be drawn. Raises `ImportError` without
-    matplotlib.
-    """
+    """Write `frontier.png`; None where no arm can be drawn."""
     if not frontier(rows)[0]:
         return None
     target = folder / "frontier.png"

@@ -74,16 +74,12 @@ def build(config: Config, arm: Arm, mesh: Mesh, attention: str) -> Program:
         loss, grads = gradients(state, tokens)
         return _update(optimizer, arm, state, grads), loss
 
-    shardings = _state_shardings(config, arm, mesh, stacks, optimizer)
+    shapes = jax.eval_shape(lambda: _initial_state(config, arm, stacks, optimizer))
+    shardings = _state_shardings(arm, mesh, shapes)
     initial = jax.jit(
         lambda: _initial_state(config, arm, stacks, optimizer), out_shardings=shardings
     )
-    shapes = jax.eval_shape(lambda: _initial_state(config, arm, stacks, optimizer))
-    state = jax.tree.map(
-        lambda s, sharding: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding),
-        shapes,
-        shardings,
-    )
+    state = jax.tree.map(_described, shapes, shardings)
     shape = (training.batch_per_device * mesh.size, training.sequence + 1)
     return Program(
         step=jax.jit(step, donate_argnums=0, out_shardings=(shardings, None)),
@@ -99,6 +95,10 @@ def build(config: Config, arm: Arm, mesh: Mesh, attention: str) -> Program:
         gradients=jax.jit(gradients),
         mesh=mesh,
     )
+
+
+def _described(leaf: Any, sharding: NamedSharding) -> Any:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
 def make_mesh(config: Config, devices: Any) -> Mesh:
@@ -179,9 +179,7 @@ def unstack(stacked: Any, n: int) -> tuple[Any, ...]:
     return tuple(jax.tree.map(lambda t, i=index: t[i], stacked) for index in range(n))
 
 
-def _state_shardings(config: Config, arm: Arm, mesh: Mesh, stacks: Any, optimizer: Any) -> Any:
-    shapes = jax.eval_shape(lambda: _initial_state(config, arm, stacks, optimizer))
-
+def _state_shardings(arm: Arm, mesh: Mesh, shapes: Any) -> Any:
     def sharding(path: Any, leaf: Any) -> NamedSharding:
         keys = [getattr(entry, "key", None) for entry in path]
         stacked = arm.scan and "head" not in keys

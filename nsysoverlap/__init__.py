@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .analysis import analyze
     from .config import load_config
     from .errors import NsysOverlapError
-    from .gate import check
+    from .gate.evaluate import check
     from .intervals import IntervalSet
     from .plots import plot_bandwidth, plot_ops, plot_steps, plot_timeline
     from .reader import read_trace
@@ -38,7 +38,7 @@ _HOMES = {
     "Trace": "trace",
     "Window": "window",
     "analyze": "analysis",
-    "check": "gate",
+    "check": "gate.evaluate",
     "classify": "rules",
     "load_config": "config",
     "parse_window": "window",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from .launches import Launches
 from .links import LinkOverride
 from .operations import measure_operations, transfer_labels
 from .reader import read_trace
-from .report import Basis, OverlapReport, TraceReport
+from .report import Basis, DeviceReport, OverlapReport, TraceReport
 from .rules import Classified, RuleSet, classify
 from .steps import StepPlan, StepSpec, plan_steps
 from .trace import Trace
@@ -74,11 +75,14 @@ class TraceCases:
 
 
 def analyze_trace(
-    trace: Trace, options: Options, on_cases: Callable[[TraceCases], None] | None = None
+    trace: Trace,
+    options: Options,
+    on_cases: Callable[[TraceCases], None] | None = None,
+    threads: int = 1,
 ) -> OverlapReport:
     """As `analyze`, for a trace already read; `on_cases` sees what was measured, once it was."""
     found = trace_cases(trace, options)
-    report = measure_cases(found, options)
+    report = measure_cases(found, options, threads)
     if on_cases is not None:
         on_cases(found)
     return report
@@ -96,10 +100,10 @@ def trace_cases(trace: Trace, options: Options) -> TraceCases:
     return TraceCases(classified, plan, cases)
 
 
-def measure_cases(found: TraceCases, options: Options) -> OverlapReport:
+def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> OverlapReport:
     """The report of what `trace_cases` found."""
     trace, plan, cases = found.classified.trace, found.plan, found.cases
-    devices = tuple(measure_device(case, options.links) for case in cases)
+    devices = _measure_devices(cases, options.links, threads)
     n_steps = plan.n_steps or None
     labels = [transfer_labels(case) for case in cases]
     operations, attribution = measure_operations(cases, n_steps, labels)
@@ -127,6 +131,16 @@ def measure_cases(found: TraceCases, options: Options) -> OverlapReport:
         findings=find_all(context),
         attribution=attribution,
     )
+
+
+def _measure_devices(
+    cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
+) -> tuple[DeviceReport, ...]:
+    # The first one alone: it fills what they share.
+    first = tuple(measure_device(case, links) for case in cases[:1])
+    with ThreadPoolExecutor(max(1, threads)) as executor:
+        others = executor.map(lambda case: measure_device(case, links), cases[1:])
+        return (*first, *others)
 
 
 def _check_window(trace: Trace, options: Options) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .measuring import has_steps, measure
-from .metrics import METRICS, Scope
+from .gate.measuring import has_steps, measure
+from .gate.metrics import METRICS, Scope
 from .quantities import Unit
 from .report import Finding, KernelReport, OperationReport, OverlapReport
 
@@ -85,8 +85,8 @@ class Comparison:
         return next((change for change in self.split if change.name == "step_ms"), None)
 
     def _repr_html_(self) -> str:
-        from .compare_sections import comparison_blocks
         from .notebook_html import blocks_html
+        from .sections.comparison import comparison_blocks
 
         return blocks_html(comparison_blocks(self))
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import BoolArray, Int32Array, Int64Array
-from .host import Waits
+from .arrays import BoolArray, Int64Array
 from .intervals import IntervalSet
 from .lanes import Lanes, Transfers
 from .launches import Launches
@@ -135,7 +134,9 @@ def _dependency(
     if trace.host.waits is None:
         known &= same
     else:
-        waits |= known & ~same & _waits_for(trace.host.waits, stream, sent, kernel_stream, launched)
+        # The kernel's stream was told to wait for what was recorded behind the transfer.
+        told = trace.host.waits.latest(kernel_stream, stream, launched)
+        waits |= known & ~same & (told > sent)
     # Whatever was asked for, a kernel that ran beside the transfer did not wait for it.
     waits &= trace.kernels.start_ns[at] >= rows.end_ns[transfer]
     return waits, known | ~has_kernel, launched
@@ -156,25 +157,4 @@ def in_graph(classified: Classified, rows: Transfers) -> BoolArray:
     result = np.zeros(len(rows), np.bool_)
     for table, mask in ((trace.copies, ~rows.by_kernel), (trace.kernels, rows.by_kernel)):
         result[mask] = table.from_graph[rows.row[mask]]
-    return result
-
-
-def _waits_for(
-    waits: Waits,
-    stream: Int32Array,
-    sent: Int64Array,
-    kernel_stream: Int32Array,
-    launched: Int64Array,
-) -> BoolArray:
-    """Whether, before the kernel's launch, its stream was told to wait for an event recorded on
-    the transfer's stream after the transfer was sent.
-    """
-    result = np.zeros(len(stream), np.bool_)
-    pairs = np.unique(np.stack([kernel_stream, stream], axis=1), axis=0)
-    for waiting, recording in pairs.tolist():
-        asked = np.flatnonzero((kernel_stream == waiting) & (stream == recording))
-        told, latest = waits.latest(waiting, recording)
-        before = np.searchsorted(told, launched[asked], side="left")
-        real = before > 0
-        result[asked[real]] = latest[before[real] - 1] > sent[asked[real]]
     return result

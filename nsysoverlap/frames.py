@@ -24,7 +24,7 @@ from .report import (
     StreamReport,
     TimeBudget,
 )
-from .sections import blocks
+from .sections.report import blocks
 from .trace import Copies, Kernels, Trace
 from .units import clean_text, format_at, format_span
 

@@ -73,24 +73,67 @@ class Waits:
     def __len__(self) -> int:
         return len(self.wait_ns)
 
-    def latest(self, waiting: int, recording: int) -> tuple[Int64Array, Int64Array]:
-        """Waits of one stream for another: when told to, rising, and the latest record until then.
+    def sources(self, waiting: Int32Array | Int64Array) -> list[int]:
+        """The streams that any of some streams was ever told to wait for, rising."""
+        mine = self.record_stream[np.isin(self.wait_stream, np.unique(waiting))]
+        sources: list[int] = np.unique(mine).tolist()
+        return sources
 
-        Of all waits before a launch the event recorded last covers the most.
+    def latest(
+        self,
+        waiting: Int32Array | Int64Array,
+        recording: Int32Array | Int64Array,
+        before: Int64Array,
+    ) -> Int64Array:
+        """The latest `record_ns` that the streams `waiting` had been told, before a host time, to
+        wait for on the streams `recording`; -1 for none. Every argument has shape (n,).
         """
-        key, order = self._by_pair
-        width = int(max(self.wait_stream.max(initial=0), self.record_stream.max(initial=0))) + 1
-        low, high = np.searchsorted(key, [waiting * width + recording + i for i in (0, 1)])
-        own = order[low:high]
-        return self.wait_ns[own], np.maximum.accumulate(self.record_ns[own])
+        if not len(self):
+            return np.full(len(waiting), -1, np.int64)
+        found = self._by_pair
+        key = waiting.astype(np.int64) * found.width + recording
+        pair = np.minimum(np.searchsorted(found.pairs, key), len(found.pairs) - 1)
+        rank = np.searchsorted(found.told, before, side="left")
+        at = np.searchsorted(found.place, pair * (len(self) + 1) + rank, side="left") - 1
+        hit = (found.pairs[pair] == key) & (at >= 0)
+        hit &= found.place[np.maximum(at, 0)] // (len(self) + 1) == pair
+        return np.where(hit, found.latest[np.maximum(at, 0)], -1)
 
     @cached_property
-    def _by_pair(self) -> tuple[Int64Array, Int64Array]:
-        """A number for each pair of streams, rising, and waits by pair, then time."""
-        width = int(max(self.wait_stream.max(initial=0), self.record_stream.max(initial=0))) + 1
-        key = self.wait_stream.astype(np.int64) * width + self.record_stream
-        order = np.lexsort((self.wait_ns, key))
-        return key[order], order
+    def _by_pair(self) -> _Pairs:
+        return _Pairs.of(self)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Waits by pair of streams, then time.
+
+    `pairs` (k,) are the distinct `wait stream * width + record stream`, `told` (n,) all host times
+    of waits, both rising. `place` (n,) is `pair * (n + 1) + rank of the time`, rising, and
+    `latest` (n,) the latest record of the pair until then.
+    """
+
+    width: int
+    pairs: Int64Array
+    told: Int64Array
+    place: Int64Array
+    latest: Int64Array
+
+    @classmethod
+    def of(cls, waits: Waits) -> _Pairs:
+        """In ranks throughout, because times times pairs could overflow."""
+        n = len(waits)
+        width = int(max(waits.wait_stream.max(), waits.record_stream.max())) + 1
+        key = waits.wait_stream.astype(np.int64) * width + waits.record_stream
+        pairs, pair = np.unique(key, return_inverse=True)
+        by_time = np.argsort(waits.wait_ns, kind="stable")
+        by_pair = np.argsort(pair[by_time], kind="stable")
+        order = by_time[by_pair]
+        start = pair[order] * (n + 1)
+        recorded = np.sort(waits.record_ns)
+        rank = np.searchsorted(recorded, waits.record_ns[order])
+        latest = recorded[np.maximum.accumulate(start + rank) - start]
+        return cls(width, pairs, waits.wait_ns[by_time], start + by_pair, latest)
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,16 @@ class Launches:
     @cached_property
     def _by_process(self) -> dict[int, _Calls]:
         """For each process the calls of its correlation ids."""
-        calls = self._trace.host.calls
-        pid = self._trace.host.thread_pid[calls.thread] if len(calls) else np.empty(0, np.int64)
-        found = {}
-        for process in np.unique(pid).tolist():
-            mine = np.flatnonzero((pid == process) & (calls.correlation_id != 0))
-            if len(mine):
-                found[process] = _Calls.of(calls.correlation_id[mine], mine)
+        host = self._trace.host
+        calls, found = host.calls, {}
+        for process in np.unique(host.thread_pid).tolist():
+            own = host.thread_pid == process
+            mine = calls.correlation_id != 0
+            if not own.all():
+                mine &= own[calls.thread]
+            if mine.any():
+                row = np.flatnonzero(mine)
+                found[process] = _Calls.of(calls.correlation_id[row], row)
         return found
 
     def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:

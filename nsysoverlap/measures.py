@@ -60,11 +60,8 @@ class Overlap:
             raise AssertionError(f"transfer time does not add up: {self}")
 
     def __add__(self, other: Overlap) -> Overlap:
-        summed = {
-            f.name: getattr(self, f.name) + getattr(other, f.name)
-            for f in fields(self)
-            if f.name != "blocking_ns"
-        }
+        one, two = self.__dict__, other.__dict__
+        summed = {name: one[name] + two[name] for name in one if name != "blocking_ns"}
         return Overlap(**summed, blocking_ns=_add_blocking(self, other))
 
     @property

@@ -248,7 +248,7 @@ class OverlapReport:
         return report_from_dict(values)
 
     def to_frame(self, table: str = "devices") -> pd.DataFrame:
-        """`devices`, `streams` or `health` as a DataFrame; see `nsysoverlap.frames`."""
+        """One of the tables of docs/dataframes.md as a DataFrame, which lists their columns."""
         from .frames import report_frame
 
         return report_frame(self, table)

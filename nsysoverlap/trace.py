@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -274,6 +274,7 @@ class Trace:
 _TEMPLATE_OR_CALL = re.compile(r"[<(]")
 
 
+@lru_cache(maxsize=1 << 14)
 def short_name(demangled: str) -> str:
     """Kernel name without return type, namespaces, template arguments and parameters.
 

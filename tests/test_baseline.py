@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nsysoverlap.analysis import analyze
-from nsysoverlap.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
 from nsysoverlap.errors import ConfigError
+from nsysoverlap.gate.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
 from nsysoverlap.report import OverlapReport
 
 from .gatekit import step_trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsysoverlap.bootstrap import (
+from nsysoverlap.gate.bootstrap import (
     MIN_STEPS,
     REPLICATES,
     RunSample,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap import __version__, ranks, reporters
+from nsysoverlap import __version__, reporters
 from nsysoverlap.cli import main, terminal
 from nsysoverlap.cli.report import FORMATS
 from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
 from nsysoverlap.errors import TraceFileError
+from nsysoverlap.ranks import many as ranks
 from nsysoverlap.transfers import COLUMNS
 
 from .tracebuilder import build, draw
@@ -195,7 +196,8 @@ def test_debug_variable_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> 
 def test_interrupt(tmp_path: Path) -> None:
     """A reader that never ends, and Ctrl-C."""
     code = (
-        "import sys, time; from nsysoverlap import ranks; from nsysoverlap.cli import main\n"
+        "import sys, time; from nsysoverlap.ranks import many as ranks; "
+        "from nsysoverlap.cli import main\n"
         "ranks.analyze_many = lambda *_, **__: (print('busy', file=sys.stderr, flush=True), "
         "time.sleep(60))\n"
         "main()"

@@ -14,11 +14,11 @@ from markdown_it import MarkdownIt
 
 from nsysoverlap.cli import main
 from nsysoverlap.compare import Comparison, compare
-from nsysoverlap.compare_sections import comparison_to_dict, headline
 from nsysoverlap.details import Finding, KernelReport
 from nsysoverlap.errors import UsageError
 from nsysoverlap.report import Basis, HealthEntry, OverlapReport
 from nsysoverlap.reporters.comparison import render_comparison
+from nsysoverlap.sections.comparison import comparison_to_dict, headline
 
 from .gatekit import control_trace, split_trace, step_trace
 from .sample_reports import HOSTILE, no_transfers, plain

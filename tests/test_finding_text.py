@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsysoverlap.blocks import Block, Entries, Paragraph
-from nsysoverlap.finding_text import findings_section
 from nsysoverlap.report import Basis, Evidence, Finding, OverlapReport
+from nsysoverlap.sections.finding_text import findings_section
 from nsysoverlap.view import View
 
 from . import sample_reports as samples

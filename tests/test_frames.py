@@ -11,7 +11,7 @@ import pytest
 from nsysoverlap.blocks import Table
 from nsysoverlap.compare import compare
 from nsysoverlap.errors import UsageError
-from nsysoverlap.gate import check
+from nsysoverlap.gate.evaluate import check
 from nsysoverlap.notebook_html import blocks_html
 from nsysoverlap.reader import read_trace
 from nsysoverlap.report import OverlapReport

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nsysoverlap.blocks import Paragraph, Table
-from nsysoverlap.gain_tables import gain_section
 from nsysoverlap.report import Bounds, DeviceReport, Effective, Rate, Relief, Slowdown
+from nsysoverlap.sections.gain_tables import gain_section
 from nsysoverlap.view import View
 
 from . import sample_reports as samples

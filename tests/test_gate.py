@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from nsysoverlap.baseline import Baseline
 from nsysoverlap.errors import UsageError
-from nsysoverlap.gate import biggest_losses, check, judge
-from nsysoverlap.metrics import METRICS, Scope
+from nsysoverlap.gate.baseline import Baseline
+from nsysoverlap.gate.evaluate import biggest_losses, check, judge
+from nsysoverlap.gate.metrics import METRICS, Scope
+from nsysoverlap.gate.thresholds import Thresholds, build_thresholds, parse_requirement
+from nsysoverlap.gate.verdicts import Status, Verdict, Verdicts
 from nsysoverlap.report import Basis, HealthEntry, OverlapReport
-from nsysoverlap.thresholds import Thresholds, build_thresholds, parse_requirement
-from nsysoverlap.verdicts import Status, Verdict, Verdicts
 
 from .sample_reports import events_lost, no_transfers, opaque_nothing, plain
 from .stepreports import operation, report_of_ranks, report_of_steps

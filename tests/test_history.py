@@ -23,14 +23,14 @@ from click.testing import CliRunner, Result
 from nsysoverlap.analysis import analyze
 from nsysoverlap.cli import main
 from nsysoverlap.errors import ConfigError, NsysOverlapError, UsageError
-from nsysoverlap.history import (
+from nsysoverlap.history.store import (
     content_hash,
     parse_labels,
     read_operations,
     read_runs,
     record,
 )
-from nsysoverlap.history_schema import VERSION
+from nsysoverlap.history.tables import VERSION
 from nsysoverlap.report import OverlapReport
 
 from .gatekit import control_trace, split_trace, step_trace
@@ -253,7 +253,7 @@ def test_a_failed_insert_leaves_no_part_of_a_run(
 RECORDER = """
 import json, os, sys
 from nsysoverlap.cli import main
-import nsysoverlap.history, nsysoverlap.history_schema, nsysoverlap.ranks, sqlite_utils
+import nsysoverlap.history.store, nsysoverlap.history.tables, nsysoverlap.ranks.many, sqlite_utils
 
 def store(db, traces):
     for trace in traces:

@@ -18,25 +18,12 @@ import nsysoverlap
 PACKAGE = Path(nsysoverlap.__file__).parent
 
 # Words and numbers that know nothing of traces.
-BASICS = (
-    *("_version", "errors", "arrays", "units", "measures", "intervals", "output"),
-    *("labels", "rank_names"),
-)
+BASICS = (*("_version", "errors", "arrays", "units", "measures", "intervals", "output", "labels"),)
 # What is read, the roles in it, and what comes out.
 MODEL = (
     *("schema", "window", "links", "rule_table", "view", "timeline", "timeline_blocks"),
-    *(
-        "host",
-        "trace",
-        "rules",
-        "details",
-        "report",
-        "evidence",
-        "blocks",
-        "notebook_html",
-        "config",
-        "quantities",
-    ),
+    *("host", "trace", "rules", "details", "report", "evidence", "blocks", "notebook_html"),
+    *("config", "quantities", "serialise", "device_names", "sentences"),
 )
 # Files in.
 READING = ("nsys", "reader")
@@ -48,23 +35,15 @@ MEASURING = (
     "timeline_data",
 )
 # From files to reports.
-ANALYSIS = ("analysis", "transfers", "outcomes", "pool", "cluster", "ranks")
-# Reports to text and data.
-SHOWING = (
-    *("serialise", "device_names", "finding_text", "sentences"),
-    *("transfer_tables", "step_tables", "gain_tables", "operation_tables", "rank_table"),
-    *("sections", "frames"),
-)
-# Single numbers of a report, held against limits, other reports, or what was stored.
-JUDGING = (
-    *("metrics", "measuring", "thresholds", "bootstrap", "verdicts", "gate", "baseline"),
-    *("history_schema", "history", "trend", "compare"),
-    *("verdict_sections", "compare_sections", "history_sections", "history_plot"),
-)
-# All of it to strings and pictures.
-PRINTING = ("perfetto", "reporters", "plots")
+ANALYSIS = ("analysis", "transfers", "ranks")
+# Reports held against limits, other reports, or what was stored.
+JUDGING = ("gate", "history", "compare")
+# All of it to words, strings and pictures.
+SHOWING = ("sections", "frames", "reporters")
+# Pictures of the trace itself, for which the report is not enough.
+DRAWING = ("perfetto", "plots")
 DOORS = ("cli", "__main__", "__init__")
-ORDER = (*BASICS, *MODEL, *READING, *MEASURING, *ANALYSIS, *SHOWING, *JUDGING, *PRINTING, *DOORS)
+ORDER = (*BASICS, *MODEL, *READING, *MEASURING, *ANALYSIS, *JUDGING, *SHOWING, *DRAWING, *DOORS)
 
 # Left of them, and still not theirs to know: whoever measures has a trace in hand, and whoever
 # shows a report has all of it in the report.
@@ -78,17 +57,17 @@ EXCEPTIONS = {
     ("trace", "frames"): "Trace.activities and its HTML form need pandas, which loads on demand",
     ("report", "frames"): "OverlapReport.to_frame and its HTML form, likewise",
     ("report", "serialise"): "OverlapReport.to_dict and from_dict are the door to JSON",
-    ("verdicts", "verdict_sections"): "what Jupyter shows of verdicts",
-    ("compare", "compare_sections"): "what Jupyter shows of a comparison",
+    ("gate", "sections"): "what Jupyter shows of verdicts",
+    ("compare", "sections"): "what Jupyter shows of a comparison",
 }
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.
 LIBRARIES = {
     "sqlite3": ("reader", "history"),
     "sqlite_utils": ("history",),
-    "matplotlib": ("plots", "history_plot"),
+    "matplotlib": ("plots", "history"),
     "jinja2": ("reporters",),
-    "distributed": ("cluster",),
+    "distributed": ("ranks",),
     "pandas": ("frames",),
     "rich": ("reporters",),
     "pyarrow": ("cli",),
@@ -128,7 +107,7 @@ def violations(package: Path) -> list[str]:
         for one in imports(package, path, tree):
             found |= set(_inside(one) if one.inside else _library(one))
         # A worker of the pool ends itself when its parent is gone.
-        if module not in ("cli", "pool"):
+        if module not in ("cli", "ranks"):
             found |= {f"{module} calls {name}, which only cli may" for name in _outputs(tree)}
     return sorted(found)
 

@@ -22,11 +22,11 @@ from nsysoverlap.analysis import Options
 from nsysoverlap.blocks import Table
 from nsysoverlap.cli import main
 from nsysoverlap.errors import NsysOverlapError, TraceFileError, UsageError
-from nsysoverlap.pool import run_pool
-from nsysoverlap.rank_names import rank_in, ranks_by_difference
-from nsysoverlap.rank_table import differences, rank_rows, ranks_section, worst_rank
-from nsysoverlap.ranks import analyze_many, find_traces, try_file
+from nsysoverlap.ranks.many import analyze_many, find_traces, try_file
+from nsysoverlap.ranks.names import rank_in, ranks_by_difference
+from nsysoverlap.ranks.pool import run_pool
 from nsysoverlap.report import OverlapReport
+from nsysoverlap.sections.rank_table import differences, rank_rows, ranks_section, worst_rank
 
 from .gatekit import large_trace, split_trace, step_trace
 from .sample_reports import many_devices
@@ -337,7 +337,7 @@ def test_a_lost_worker_s_trace_is_read_by_another(large: Path) -> None:
 
 @DASK
 def test_a_trace_that_costs_every_worker_is_an_error(tmp_path: Path) -> None:
-    from nsysoverlap.cluster import run_cluster
+    from nsysoverlap.ranks.cluster import run_cluster
 
     paths = ranks(tmp_path, 4)
     names = [path.name for path in paths]

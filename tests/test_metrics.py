@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap.errors import UsageError
-from nsysoverlap.measuring import Measured, measure
-from nsysoverlap.metrics import METRICS, Scope, parse_metric
+from nsysoverlap.gate.measuring import Measured, measure
+from nsysoverlap.gate.metrics import METRICS, Scope, parse_metric
 from nsysoverlap.quantities import (
     Unit,
     digits_apart,

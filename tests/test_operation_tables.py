@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsysoverlap.blocks import Table
-from nsysoverlap.operation_tables import kernels_section, operations_section
 from nsysoverlap.report import Attribution, OperationReport, Overlap, OverlapReport
+from nsysoverlap.sections.operation_tables import kernels_section, operations_section
 from nsysoverlap.view import View
 
 from . import sample_reports as samples

@@ -10,8 +10,8 @@ import pytest
 from nsysoverlap import analyze
 from nsysoverlap.analysis import Options
 from nsysoverlap.errors import NsysOverlapError, TraceFileError
-from nsysoverlap.rank_names import rank_of
-from nsysoverlap.ranks import analyze_file, analyze_many, find_traces
+from nsysoverlap.ranks.many import analyze_file, analyze_many, find_traces
+from nsysoverlap.ranks.names import rank_of
 from nsysoverlap.report import OverlapReport
 
 from .tracebuilder import build

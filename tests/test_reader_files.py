@@ -15,7 +15,7 @@ import pytest
 
 from nsysoverlap import read_trace
 from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader import load
+from nsysoverlap.reader.devices import read_gpus
 from nsysoverlap.reader.load import table_counts
 
 from .readerkit import KERNEL, SMALL, all_shapes, assert_same, everything, execute, snapshot
@@ -222,13 +222,11 @@ CHANGES: list[Change] = [
 def test_a_file_that_changes_while_it_is_read(
     out: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_gpus = load.read_gpus
-
     def change_then_read(*args: Any) -> Any:
         change(out)
         return read_gpus(*args)
 
-    monkeypatch.setattr(load, "read_gpus", change_then_read)
+    monkeypatch.setattr("nsysoverlap.reader.load.read_gpus", change_then_read)
     with pytest.raises(TraceFileError, match=r"t\.sqlite: the file changed while it was read"):
         read_trace(out)
 

@@ -13,7 +13,7 @@ from nsysoverlap.errors import UsageError
 from nsysoverlap.report import OverlapReport
 from nsysoverlap.reporters import REPORTERS, render
 from nsysoverlap.reporters.markdown import escape
-from nsysoverlap.sections import blocks
+from nsysoverlap.sections.report import blocks
 from nsysoverlap.view import View
 
 from .sample_reports import HOSTILE, SAMPLES, hostile, plain, stepped

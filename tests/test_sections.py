@@ -21,7 +21,7 @@ from nsysoverlap.report import (
     TraceReport,
 )
 from nsysoverlap.reporters import render
-from nsysoverlap.sections import blocks
+from nsysoverlap.sections.report import blocks
 from nsysoverlap.sentences import basis_line, headline, next_step
 from nsysoverlap.units import (
     clean_text,

@@ -8,7 +8,7 @@ import pytest
 
 from nsysoverlap.blocks import Paragraph, Table
 from nsysoverlap.report import DeviceReport, Overlap, Relief
-from nsysoverlap.step_tables import is_outlier, steps_section
+from nsysoverlap.sections.step_tables import is_outlier, steps_section
 
 from . import sample_reports as samples
 

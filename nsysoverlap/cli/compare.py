@@ -83,7 +83,7 @@ def _names(a: Path, b: Path) -> tuple[str, str]:
 def _load(path: Path, options: Options, jobs: int | None, dask: str | None) -> OverlapReport:
     """A report from a JSON file, or measured."""
     if path.suffix.lower() == ".json":
-        from ..baseline import read_baseline
+        from ..gate.baseline import read_baseline
 
         return read_baseline(path).report
     paths, _ = find_all([path])

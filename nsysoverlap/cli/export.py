@@ -52,7 +52,7 @@ def export(
     """
     from ..analysis import measure_cases, trace_cases
     from ..perfetto import compressed, trace_events
-    from ..ranks import open_trace
+    from ..ranks.many import open_trace
 
     options = build_options(
         window, config, transfer_kernels, steps=parse_steps(steps, skip_steps, step)

@@ -25,10 +25,10 @@ from .options import (
 from .terminal import emit, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
-    from ..gate import Reference
+    from ..gate.evaluate import Reference
+    from ..gate.thresholds import Thresholds
+    from ..gate.verdicts import Verdicts
     from ..report import OverlapReport
-    from ..thresholds import Thresholds
-    from ..verdicts import Verdicts
 
 FORMATS = ("text", "markdown", "json", "junit", "github")
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -80,7 +80,7 @@ def gate(
     An empty, broken or opaque trace, or one that a limit asks more of than it can tell, is
     inconclusive (exit 3) and never passes. Percentages are written 90 or 90%.
     """
-    from ..gate import judge
+    from ..gate.evaluate import judge
 
     thresholds = _thresholds(config, limits, history)
     wanted = parse_steps(steps, skip_steps, step)
@@ -110,7 +110,7 @@ def gate(
 
 def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | None) -> Thresholds:
     from ..config import load_config
-    from ..thresholds import build_thresholds, load_gate_table
+    from ..gate.thresholds import build_thresholds, load_gate_table
 
     table: dict[str, str | list[str]] = {}
     if config is not None:
@@ -153,7 +153,7 @@ def _check_asked(
 
 
 def _baseline(thresholds: Thresholds) -> Reference | None:
-    from ..baseline import read_baseline
+    from ..gate.baseline import read_baseline
 
     return None if thresholds.baseline is None else read_baseline(thresholds.baseline)
 
@@ -161,8 +161,8 @@ def _baseline(thresholds: Thresholds) -> Reference | None:
 def _history(
     path: Path, report: OverlapReport, paths: Sequence[Path], label: Sequence[str], last: int | None
 ) -> Reference:
-    from ..history import content_hash, parse_labels
-    from ..trend import matching_runs
+    from ..history.store import content_hash, parse_labels
+    from ..history.trend import matching_runs
 
     readable = [p for p in paths if p.is_file()]
     return matching_runs(
@@ -187,7 +187,7 @@ def _only_baseline(report: OverlapReport, result: Verdicts, path: Path | None) -
 
 
 def _write(path: Path, report: OverlapReport) -> None:
-    from ..baseline import write_baseline
+    from ..gate.baseline import write_baseline
 
     write_baseline(path, report)
     say(f"Wrote {path}")
@@ -211,7 +211,7 @@ def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
 
 
 def _exit(result: Verdicts) -> None:
-    from ..verdicts import Status
+    from ..gate.verdicts import Status
 
     codes = {
         Status.PASSED: ExitCode.DONE,

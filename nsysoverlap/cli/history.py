@@ -61,8 +61,8 @@ def record(
     Several traces are the ranks of one run. The same traces are stored once, however often this
     is called. Any number of writers may share a file; a run is in it whole or not at all.
     """
-    from ..history import content_hash, parse_labels
-    from ..history import record as store
+    from ..history.store import content_hash, parse_labels
+    from ..history.store import record as store
 
     labels = parse_labels(label)
     wanted = parse_steps(steps, skip_steps, step)
@@ -113,11 +113,11 @@ def history(
     output: Path | None,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
-    from ..history import parse_labels, read_runs
-    from ..history_sections import history_blocks, runs_to_dict
+    from ..history.store import parse_labels, read_runs
     from ..reporters.interface import Layout
     from ..reporters.markdown import blocks_as_markdown
     from ..reporters.text import blocks_as_text
+    from ..sections.history import history_blocks, runs_to_dict
 
     for target in (output, plot):
         if target is not None and not to_stdout(target):
@@ -135,6 +135,6 @@ def history(
         text = blocks_as_text(history_blocks(runs, db.name), layout)
     emit(text, output)
     if plot is not None:
-        from ..history_plot import draw_history
+        from ..history.plot import draw_history
 
         emit_file(draw_history(runs, plot.suffix.lower().removeprefix(".")), plot)

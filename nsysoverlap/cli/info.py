@@ -41,7 +41,7 @@ def info(trace: Path, fmt: str) -> None:
     """
     from ..analysis import Options, analyze_trace
     from ..nsys import REPORT_SUFFIXES, export_report
-    from ..ranks import open_trace
+    from ..ranks.many import open_trace
     from ..reader.load import table_counts
 
     path = single_trace(trace)
@@ -85,7 +85,7 @@ def _as_dict(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> 
 
 def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> list[Block]:
     from ..blocks import Table
-    from ..sections import health_section
+    from ..sections.report import health_section
 
     rows = tuple((table, f"{n:,}") for table, n in counts.items())
     blocks: list[Block] = [

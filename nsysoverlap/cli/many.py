@@ -45,7 +45,7 @@ def ranks_options(function: Command) -> Command:
 
 def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]]:
     """The files that the arguments stand for, and what is wrong with the other arguments."""
-    from ..ranks import find_traces
+    from ..ranks.many import find_traces
 
     paths: dict[Path, None] = {}
     errors: list[NsysOverlapError] = []
@@ -70,7 +70,7 @@ def measure_all(
 
     A `timeline` takes in what is measured; the traces are then read one by one.
     """
-    from ..ranks import analyze_many
+    from ..ranks.many import analyze_many
 
     if jobs is not None and dask is not None:
         raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")

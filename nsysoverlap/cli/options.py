@@ -140,7 +140,7 @@ def build_options(
 
 def single_trace(path: Path) -> Path:
     """The one trace that `path` names; a folder must hold exactly one."""
-    from ..ranks import find_traces
+    from ..ranks.many import find_traces
 
     found = find_traces([path])
     if len(found) != 1:

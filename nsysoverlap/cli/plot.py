@@ -67,7 +67,7 @@ def plot(
     80ms:120ms only that part is drawn.
     """
     from ..plots.picture import format_of, picture
-    from ..ranks import open_trace
+    from ..ranks.many import open_trace
 
     if to_stdout(output):
         raise UsageError("A plot is not written to stdout.", "Give the name of a file.")

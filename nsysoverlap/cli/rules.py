@@ -54,7 +54,7 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
 
 
 def _top_names(trace: Path, options: Options) -> list[TopName]:
-    from ..ranks import open_trace
+    from ..ranks.many import open_trace
     from ..rules import classify, top_names
 
     path = single_trace(trace)

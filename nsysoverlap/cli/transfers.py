@@ -37,7 +37,7 @@ def transfers(
     Times and bytes are those of the whole transfer; *_ns columns are nanoseconds, gb_per_s is
     10^9 bytes per second. A window keeps the transfers that start in it.
     """
-    from ..ranks import open_trace
+    from ..ranks.many import open_trace
     from ..transfers import transfer_rows
 
     options = build_options(window, config, transfer_kernels)

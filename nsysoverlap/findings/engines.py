@@ -168,7 +168,7 @@ def _ready_ns(case: DeviceCase, picked: Int64Array, sent: Int64Array) -> Int64Ar
     waits = case.classified.trace.host.waits
     if waits is None:
         return ready
-    for other in np.unique(waits.record_stream).tolist():
+    for other in waits.sources(stream):
         told = latest_record(case, stream, np.full(len(stream), other, np.int64), sent)
         asked = np.flatnonzero(told >= 0)
         if len(asked):

@@ -163,8 +163,7 @@ def _slowest(ctx: Context, picked: Sequence[BoolArray]) -> tuple[Evidence, ...]:
     return ctx.examples(
         weights,
         lambda i, row: (
-            f"{size_text(ctx, i, row)}, "
-            f"{format_ns(int(ctx.exposed_ns[i][row]))} of it exposed"
+            f"{size_text(ctx, i, row)}, {format_ns(int(ctx.exposed_ns[i][row]))} of it exposed"
         ),
     )
 

@@ -116,8 +116,9 @@ def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
     """
     trace = case.classified.trace
     sent, end = [], []
-    for table in trace.tables.values():
-        own = np.flatnonzero(table.stream == stream)
+    for name, table in trace.tables.items():
+        own = trace.rows_on(int(trace.stream_device[stream]), name)
+        own = own[table.stream[own] == stream]
         call = case.launches.of(table, own)
         sent.append(_call_start(case, call))
         end.append(table.end_ns[own])
@@ -136,16 +137,9 @@ def latest_record(
     was launched on `recording` streams; -1 for not at all. Every argument has shape (n,).
     """
     waits = case.classified.trace.host.waits
-    result = np.full(len(waiting), -1, np.int64)
-    if waits is None or not len(waits):
-        return result
-    pairs = np.unique(np.stack([waiting, recording], axis=1), axis=0)
-    for one, other in pairs.tolist():
-        told, latest = waits.latest(one, other)
-        asked = np.flatnonzero((waiting == one) & (recording == other))
-        n_before = np.searchsorted(told, before[asked], side="left")
-        result[asked] = np.concatenate(([-1], latest))[n_before]
-    return result
+    if waits is None:
+        return np.full(len(waiting), -1, np.int64)
+    return waits.latest(waiting, recording, before)
 
 
 def waits_between(
@@ -191,7 +185,7 @@ def depends(
     waits = case.classified.trace.host.waits
     if waits is None:
         return result
-    for between in np.unique(waits.record_stream).tolist():
+    for between in waits.sources(stream):
         via = np.full(len(stream), between, np.int64)
         told = latest_record(case, stream, via, launched)
         result |= latest_record(case, via, from_stream, told) > sent

@@ -27,7 +27,8 @@ _OPTIONS = {
     "CAPTURE_EVENT_TYPE": "CAPTURE_EVENT_TYPE",
 }
 _WARNING = 2
-_SPARSE = 64
+_WIDEST = 1 << 28
+"""Marks for correlation ids that lie further apart would take more memory than sorting them."""
 _ROWS_AT_ONCE = 1 << 20
 
 
@@ -151,7 +152,7 @@ def _count_missing(
 def _distinct_and_without(ids: Int64Array, others: Sequence[Int64Array]) -> tuple[int, int]:
     """How many distinct ids there are, and how many of them are in none of `others`."""
     low, high = int(ids.min()), int(ids.max())
-    if high - low > _SPARSE * len(ids):
+    if high - low > _WIDEST:
         distinct = np.unique(ids)
         found = np.zeros(len(distinct), np.bool_)
         for other in others:

@@ -291,11 +291,10 @@ def _called(host: HostSide, rows: Block, api: re.Pattern[str]) -> tuple[Int64Arr
     """Host time of the call behind each row, and whether it is a call of that kind at all."""
     wanted = np.array([bool(api.match(name)) for name in host.api_names], np.bool_)
     mine = np.flatnonzero(wanted[host.calls.name]) if len(wanted) else np.empty(0, np.int64)
-    pid = host.thread_pid[host.calls.thread[mine]]
     called = np.zeros(len(rows["global_pid"]), np.int64)
     found = np.zeros(len(called), np.bool_)
-    for process in np.unique(pid).tolist():
-        own = mine[pid == process]
+    for process in np.unique(host.thread_pid).tolist():
+        own = mine[(host.thread_pid == process)[host.calls.thread[mine]]]
         here = np.flatnonzero(rows["global_pid"] == process)
         at = _place(host.calls.correlation_id[own], rows["correlation_id"][here])
         called[here[at >= 0]] = host.calls.start_ns[own[at[at >= 0]]]

@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Int64Array, UInt8Array
 from ..schema import FoundTable, quote
@@ -215,8 +217,8 @@ def _types(
     length = buffer[record]
     if (length == n_columns + 1).all():
         # Each type is one byte, as long as texts are short.
-        rows = np.lib.stride_tricks.sliding_window_view(buffer, n_columns)[record + 1]
-        for column in np.ascontiguousarray(rows.T):
+        rows = _windows(buffer, f"V{n_columns}")[record + 1].view(np.uint8)
+        for column in np.ascontiguousarray(rows.reshape(-1, n_columns).T):
             kind = column[:1] if (column == column[0]).all() else column
             yield kind, _SIZES[kind]
         return
@@ -240,8 +242,7 @@ def _integers(
     if not size.any():
         return np.broadcast_to(implied, at.shape).copy()
     # The eight bytes that end with the value, of which its own are kept, sign and all.
-    windows = np.lib.stride_tricks.sliding_window_view(buffer, 8)[at + (size - 8)]
-    value = windows.reshape(-1).view(">i8").astype(np.int64)
+    value = _windows(buffer, ">i8")[at + (size - 8)].astype(np.int64)
     shift = 64 - 8 * np.maximum(size, 1)
     value <<= shift
     value >>= shift
@@ -253,6 +254,12 @@ def _lengths(kind: UInt8Array, size: Int64Array, shape: tuple[int, ...]) -> Int6
     if ((kind > 0) & (kind < _TEXT)).any():
         raise UnusualError
     return np.broadcast_to(size, shape).copy()
+
+
+def _windows(buffer: UInt8Array, kind: str) -> NDArray[Any]:
+    """The bytes from each position on, taken as a number or as a string of bytes."""
+    dtype = np.dtype(kind)
+    return np.ndarray((len(buffer) - dtype.itemsize + 1,), dtype, buffer.data, 0, (1,))
 
 
 def _uint16(buffer: UInt8Array, at: Int64Array) -> Int64Array:

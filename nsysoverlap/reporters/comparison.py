@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from ..compare import Comparison
-from ..compare_sections import comparison_blocks, comparison_to_dict
 from ..errors import UsageError
+from ..sections.comparison import comparison_blocks, comparison_to_dict
 from .interface import Layout
 from .markdown import blocks_as_markdown
 from .text import blocks_as_text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..blocks import Block, Command, Entry, Paragraph, Table
 from ..report import OverlapReport
-from ..sections import blocks
+from ..sections.report import blocks
 from .interface import Layout
 
 # An underscore inside a word is no emphasis; escaping it would only make kernel names ugly.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..blocks import Block, Command, Entries, Entry, Paragraph, Table
 from ..report import OverlapReport
-from ..sections import blocks
+from ..sections.report import blocks
 from .interface import Layout
 
 if TYPE_CHECKING:

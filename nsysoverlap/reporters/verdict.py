@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..errors import UsageError
-from ..verdicts import Verdicts
+from ..gate.verdicts import Verdicts
 from .interface import Layout
 from .verdict_github import render_verdict_github
 from .verdict_json import render_verdict_json

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..gate.verdicts import Status, Verdict, Verdicts
+from ..sections.verdicts import headline, loss_sentence, shown_baseline, shown_values
 from ..units import clean_text
-from ..verdict_sections import headline, loss_sentence, shown_baseline, shown_values
-from ..verdicts import Status, Verdict, Verdicts
 from .interface import Layout
 
 _LEVELS = {Status.PASSED: "notice", Status.FAILED: "error", Status.INCONCLUSIVE: "warning"}

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from .._version import __version__
+from ..gate.verdicts import Verdict, Verdicts
 from ..quantities import Unit
-from ..verdict_sections import headline
-from ..verdicts import Verdict, Verdicts
+from ..sections.verdicts import headline
 from .interface import Layout
 
 FORMAT = "nsysoverlap.verdict"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from ..gate.verdicts import Status, Verdict, Verdicts
+from ..sections.verdicts import headline, loss_sentence, shown_baseline, shown_values
 from ..units import clean_text
-from ..verdict_sections import headline, loss_sentence, shown_baseline, shown_values
-from ..verdicts import Status, Verdict, Verdicts
 from .interface import Layout
 
 SUITE = "nsysoverlap gate"
@@ -67,7 +67,8 @@ def _case(verdict: Verdict, result: Verdicts) -> ET.Element:
 
 def _blocked(result: Verdicts) -> ET.Element:
     case = ET.Element(
-        "testcase", {"name": "the traces", "classname": "nsysoverlap.gate", "time": "0.000"}
+        "testcase",
+        {"name": "the traces", "classname": "nsysoverlap.gate", "time": "0.000"},
     )
     error = ET.SubElement(
         case, "error", {"type": "inconclusive", "message": _xml(result.blockers[0])}

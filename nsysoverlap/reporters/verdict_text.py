@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..verdict_sections import verdict_blocks
-from ..verdicts import Verdicts
+from ..gate.verdicts import Verdicts
+from ..sections.verdicts import verdict_blocks
 from .interface import Layout
 from .text import blocks_as_text
 

@@ -9,11 +9,12 @@ import jsonschema
 import pytest
 
 from capture import batches, matrix, worker
+from capture.arms import find_arm
 from capture.frontier import draw, write_picture
 from capture.past import record_rows, row_labels
 from capture.results import Row, load_rows
 from capture.tables import batch_table
-from nsysoverlap.history import read_runs
+from nsysoverlap.history.store import read_runs
 
 from .kit import changed, say, spec_for, tiny, write_toml
 from .test_manifest import SCHEMA
@@ -58,7 +59,7 @@ def test_an_arm_whose_source_is_missing_is_skipped(
 def test_no_arm_starts_after_the_budget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said: list[str] = []
     plan = matrix.Plan(tmp_path, None, budget_s=-1.0)
-    arms = matrix.find_arm(tiny(), "keep"), matrix.find_arm(tiny(), "remat")
+    arms = find_arm(tiny(), "keep"), find_arm(tiny(), "remat")
     assert matrix.run_matrix(tiny(), arms, plan, said.append) == []
     assert said == ["time budget spent; not run: keep, remat"]
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ... import sections
 from ...blocks import Block, Table, cleaned
 from ...device_names import FEW_DEVICES, device_names
 from ...evidence import evidence_device
-from ...finding_text import findings_section
-from ...gain_tables import gain_section
 from ...report import OverlapReport, format_share
+from ...sections import report as sections
+from ...sections.finding_text import findings_section
+from ...sections.gain_tables import gain_section
+from ...sections.step_tables import steps_section
+from ...sections.transfer_tables import transfers_section, unified_section
 from ...sentences import basis_line, headline
-from ...step_tables import steps_section
-from ...transfer_tables import transfers_section, unified_section
 from ...units import clean_text, format_bytes, format_ns
 from ...view import View
 from ..interface import Layout

@@ -1,0 +1,166 @@
+"""Time and peak memory of reports on large exports, as ratios measured in one run.
+
+    python -m benchmarks.run --rows 600000 6000000 --folder /tmp/bench
+
+Programs take turns, `--repeat` times over, so that whatever else the machine does hits all of
+them; a ratio is the median over turns. The yardstick is a C program that does nothing but step
+over the columns that the report reads, and `nsys stats` where an nsys is installed. Needs gcc
+and the SQLite headers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsysoverlap import schema
+from nsysoverlap.reader.database import connect, probe
+
+from .generate import generate
+
+_GPU_TABLES = schema.ACTIVITY_TABLES
+_ALL_TABLES = (
+    *_GPU_TABLES,
+    *(schema.RUNTIME, schema.NVTX, schema.SYNCHRONIZATION, schema.CUDA_EVENT),
+)
+_STATS = "cuda_gpu_sum,cuda_gpu_mem_time_sum"
+_IMPORTS = "import nsysoverlap.analysis, nsysoverlap.cli, nsysoverlap.ranks, nsysoverlap.reporters"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one process took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+
+def queries(path: Path, tables: Sequence[schema.TableSpec]) -> list[str]:
+    """For each table of an export the columns that the reader reads."""
+    with closing(connect(path)) as connection:
+        found = [probe(connection, path.name).find(spec) for spec in tables]
+    return [
+        f"SELECT {', '.join(schema.quote(c) for c in t.columns.values())} FROM {t.quoted}"
+        for t in found
+        if t is not None
+    ]
+
+
+def programs(path: Path, bound: Path, nsys: str | None) -> dict[str, list[str]]:
+    """The commands to measure by name."""
+    report = [sys.executable, "-m", "nsysoverlap", "report", str(path), "--format", "json"]
+    found = {
+        "C, GPU tables": [str(bound), str(path), *queries(path, _GPU_TABLES)],
+        "C, all columns": [str(bound), str(path), *queries(path, _ALL_TABLES)],
+        "report --steps none": [*report, "--steps", "none"],
+        "report": report,
+        "imports": [sys.executable, "-c", _IMPORTS],
+    }
+    if nsys is not None:
+        found["nsys stats"] = [nsys, "stats", "-q", "-r", _STATS, "-o", "-", str(path)]
+    return found
+
+
+def measure(command: Sequence[str]) -> Usage:
+    """Run a command to its end. Raises `RuntimeError` where it fails."""
+    # Compiled modules are what users have.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
+    return Usage(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def table(path: Path, n_rows: int, turns: Sequence[dict[str, Usage]]) -> str:
+    """The medians of one file as Markdown."""
+
+    def median(name: str, of: str) -> float:
+        return statistics.median(getattr(turn[name], of) for turn in turns)
+
+    def ratio(name: str, to: str, of: str) -> str:
+        if to not in turns[0]:
+            return ""
+        pairs = [getattr(turn[name], of) / getattr(turn[to], of) for turn in turns]
+        return f"{statistics.median(pairs):.2f}"
+
+    imports = median("imports", "peak_bytes")
+    lines = [
+        f"{n_rows:,} GPU rows, {path.stat().st_size / 1e9:.2f} GB, median of {len(turns)}:\n",
+        "| program | wall s | CPU s | wall / C | CPU / C | wall / nsys | peak MB | bytes a row |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name in turns[0]:
+        over = max(0.0, median(name, "peak_bytes") - imports) / n_rows
+        cells = [
+            f"{median(name, 'wall_s'):.2f}",
+            f"{median(name, 'cpu_s'):.2f}",
+            ratio(name, "C, all columns", "wall_s"),
+            ratio(name, "C, all columns", "cpu_s"),
+            ratio(name, "nsys stats", "wall_s"),
+            f"{median(name, 'peak_bytes') / 1e6:.0f}",
+            f"{over:.0f}" if name.startswith("report") else "",
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    model = "unknown processor"
+    cpuinfo = Path("/proc/cpuinfo")
+    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    python = ".".join(map(str, sys.version_info[:3]))
+    load = os.getloadavg()[1]
+    return (
+        f"{model}, {cores} cores, {memory:.0f} GB, Python {python}, load average before the run "
+        f"{load:.1f}"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[600_000, 6_000_000])
+    parser.add_argument("--folder", type=Path, default=Path("build/benchmarks"))
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--nsys", default=shutil.which("nsys"), help="[default: from PATH]")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    bound = folder / "bound"
+    source = Path(__file__).with_name("bound.c")
+    subprocess.run(["gcc", "-O2", str(source), "-o", str(bound), "-lsqlite3"], check=True)
+    print(machine(), end="\n\n")
+    for n_rows in arguments.rows:
+        path = folder / f"rows-{n_rows}.sqlite"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            generate(part, n_rows).rename(path)
+        commands = programs(path, bound, arguments.nsys)
+        turns = [
+            {name: measure(command) for name, command in commands.items()}
+            for _ in range(arguments.repeat)
+        ]
+        print(table(path, n_rows, turns), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Hold a report against limits, a baseline or its own history: metrics in, verdicts out."""

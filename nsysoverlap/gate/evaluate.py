@@ -1,0 +1,249 @@
+"""The gate: thresholds and a report in, verdicts out. Never green on what cannot be known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Protocol
+
+from ..quantities import Unit, format_value
+from ..report import DIRECTIONS, OperationReport, OverlapReport
+from ..sentences import basis_line
+from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
+from .measuring import Measured, has_steps, measure
+from .metrics import METRICS, Metric, Scope
+from .thresholds import OPERATORS, Requirement, Thresholds, parse_requirement
+from .verdicts import Loss, Spread, Status, Verdict, Verdicts
+
+MAX_LOSSES = 3
+
+
+class Reference(Protocol):
+    """What relative limits compare with: a baseline file, or earlier runs."""
+
+    @property
+    def name(self) -> str:
+        """For the verdict."""
+
+    @property
+    def operations(self) -> Sequence[OperationReport]:
+        """Operations of the run compared with."""
+
+    def measure(self, metric: Metric, scope: Scope) -> Measured:
+        """The value to compare with."""
+
+    def spread(self, metric: Metric, scope: Scope) -> Spread | None:
+        """Spread of the value over earlier runs; None for a single run."""
+
+    def allowance(self, metric: Metric) -> Fraction | None:
+        """Drop allowed where the user gives none; None where too few runs show their spread."""
+
+    def sample(self, direction: str) -> Sample | float | None:
+        """Observations behind the hidden share of a direction, or the share itself."""
+
+    def mismatches(self, report: OverlapReport) -> list[str]:
+        """Why it must not be compared with a report."""
+
+
+def check(report: OverlapReport, requirements: Sequence[str | Requirement]) -> Verdicts:
+    """Judge a report by requirements such as `h2d.hidden@worst-rank >= 60%`.
+
+    Raises `UsageError` for one that cannot be understood.
+    """
+    parsed = tuple(
+        parse_requirement(r, "requirement") if isinstance(r, str) else r for r in requirements
+    )
+    return judge(report, Thresholds(parsed))
+
+
+def judge(
+    report: OverlapReport,
+    thresholds: Thresholds,
+    reference: Reference | None = None,
+    unreadable: Sequence[str] = (),
+) -> Verdicts:
+    """All verdicts. `unreadable` says of each trace that could not be read why not."""
+    blockers = _blockers(report, unreadable)
+    verdicts = [_absolute(report, requirement) for requirement in thresholds.requirements]
+    if reference is not None:
+        verdicts += _relative(report, thresholds, reference)
+    if blockers:
+        verdicts = [replace(v, status=Status.INCONCLUSIVE) for v in verdicts]
+    elif not verdicts:
+        blockers = ("There was nothing to compare.",)
+    result = Verdicts(
+        verdicts=tuple(verdicts),
+        traces=tuple(trace.path for trace in report.traces),
+        basis=basis_line(report),
+        baseline=reference.name if reference else None,
+        blockers=blockers,
+    )
+    if reference is None or result.status is not Status.FAILED:
+        return result
+    return replace(result, losses=biggest_losses(report.operations, reference.operations))
+
+
+def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ...]:
+    errors = [entry for entry in report.health if entry.severity == "error"]
+    several = len(report.traces) > 1
+    reasons = [f"{e.trace}: {e.message}" if several and e.trace else e.message for e in errors]
+    if not report.devices and not reasons:
+        reasons = ["No GPU activity was recorded."]
+    return (*unreadable, *reasons)
+
+
+def _absolute(report: OverlapReport, requirement: Requirement) -> Verdict:
+    metric, op = requirement.metric, requirement.op
+    scope = requirement.scope
+    if scope is None:
+        scope = Scope.STEP_MEDIAN if has_steps(report) else Scope.WORST_DEVICE
+    found = measure(report, metric, scope, least=op.startswith(">"))
+    verdict = Verdict(
+        metric, scope, op, requirement.limit, found.value, Status.INCONCLUSIVE,
+        requirement.source, found.where, found.reason,
+    )  # fmt: skip
+    if found.value is None:
+        return verdict
+    return replace(verdict, status=_status(OPERATORS[op](found.value, requirement.limit)))
+
+
+def _status(met: bool) -> Status:
+    return Status.PASSED if met else Status.FAILED
+
+
+def _relative(report: OverlapReport, thresholds: Thresholds, reference: Reference) -> list[Verdict]:
+    """Drops of the hidden share, for each direction that the reference has, and growth."""
+    verdicts = []
+    if thresholds.max_drop is not None or not thresholds.relative:
+        verdicts += [_drop(report, direction, thresholds, reference) for direction in DIRECTIONS]
+    if thresholds.max_exposed_growth is not None:
+        verdicts.append(_growth(report, thresholds.max_exposed_growth, reference))
+    reasons = reference.mismatches(report)
+    if reasons:
+        why = f"{reference.name} cannot be compared: {'; '.join(reasons)}."
+        verdicts = [replace(v, status=Status.INCONCLUSIVE, reason=why) for v in verdicts]
+    # A direction that was never there cannot have dropped; one that is gone is inconclusive.
+    kept = [v for v in verdicts if v.baseline is not None]
+    return kept or [replace(v, reason=v.reason or "No baseline value.") for v in verdicts[:1]]
+
+
+def _drop(
+    report: OverlapReport, direction: str, thresholds: Thresholds, reference: Reference
+) -> Verdict:
+    metric = METRICS[f"{direction}.hidden"]
+    then = reference.measure(metric, Scope.TOTAL)
+    now = measure(report, metric, Scope.TOTAL, least=True)
+    given = thresholds.max_drop
+    allowed = reference.allowance(metric) if given is None else given
+    points = format_value(allowed, Unit.SHARE).removesuffix(" %")
+    source = f"a drop of {points} points, by default" if given is None else f"--max-drop {points}"
+    verdict = Verdict(
+        metric, Scope.TOTAL, ">=", None, now.value, Status.INCONCLUSIVE, source,
+        now.where, _reason(now, then, reference), then.value,
+        baseline_spread=reference.spread(metric, Scope.TOTAL),
+    )  # fmt: skip
+    if then.value is None:
+        return verdict
+    if allowed is None:
+        n = verdict.baseline_spread.n if verdict.baseline_spread else 0
+        return replace(
+            verdict,
+            reason=f"{n} matching runs do not show their spread: record {MIN_STEPS}, or give "
+            "--max-drop.",
+        )
+    verdict = replace(verdict, limit=max(then.value - allowed, Fraction(0)))
+    if now.value is None:
+        return verdict
+    if thresholds.confidence is None:
+        return replace(verdict, status=_status(then.value - now.value <= allowed))
+    sample = steps_sample(report, direction)
+    return _by_spread(verdict, sample, reference.sample(direction), allowed, thresholds.confidence)
+
+
+def _reason(now: Measured, then: Measured, reference: Reference) -> str:
+    return f"{reference.name}: {then.reason}" if then.reason else now.reason
+
+
+def _by_spread(
+    verdict: Verdict,
+    now: Sample | None,
+    then: Sample | float | None,
+    allowed: Fraction,
+    level: Fraction,
+) -> Verdict:
+    """The verdict by whether the drop is larger, for sure, than the one allowed."""
+    percent = f"{float(level * 100):g} %"
+    if now is None or then is None:
+        return replace(verdict, reason="The trace has no steps, so that no spread is known.")
+    samples = [now] if isinstance(then, float) else [now, then]
+    for sample in samples:
+        if sample.n < MIN_STEPS:
+            needed = f"{sample.n} {sample.what} do not show their spread: {MIN_STEPS} are needed."
+            return replace(verdict, reason=needed)
+    drop = measure_drop(now, then, float(allowed), float(level))
+    verdict = replace(
+        verdict,
+        spread=Spread(drop.now.low, drop.now.high, drop.now.n),
+        baseline_spread=Spread(drop.then.low, drop.then.high, drop.then.n) if drop.then.n else None,
+    )
+    exceeds = drop.exceeds(float(allowed))
+    if exceeds is not None:
+        return replace(verdict, status=_status(not exceeds))
+    return replace(verdict, reason=_cannot_tell(drop, percent))
+
+
+def _cannot_tell(drop: Drop, percent: str) -> str:
+    low, high = (f"{bound * 100:.2f}" for bound in (drop.low, drop.high))
+    text = f"The drop lies between {low} and {high} points at {percent} confidence; "
+    if drop.n_needed is None:
+        return f"{text}no number of steps would tell, the baseline itself is too uncertain."
+    return f"{text}about {drop.n_needed} steps would tell."
+
+
+def _growth(report: OverlapReport, allowed: Fraction, reference: Reference) -> Verdict:
+    metric = METRICS["both.exposed_ms"]
+    scope = Scope.STEP_MEDIAN if has_steps(report) else Scope.WORST_DEVICE
+    now = measure(report, metric, scope, least=False)
+    then = reference.measure(metric, scope)
+    source = f"--max-exposed-growth {format_value(allowed, Unit.SHARE)}"
+    limit = None if then.value is None else then.value * (1 + allowed)
+    verdict = Verdict(
+        metric, scope, "<=", limit, now.value, Status.INCONCLUSIVE, source,
+        now.where, _reason(now, then, reference), then.value,
+        baseline_spread=reference.spread(metric, scope),
+    )  # fmt: skip
+    if now.value is None or limit is None:
+        return verdict
+    return replace(verdict, status=_status(now.value <= limit))
+
+
+def biggest_losses(
+    now: Sequence[OperationReport], then: Sequence[OperationReport]
+) -> tuple[Loss, ...]:
+    """The operations whose exposed time grew most, three at most; new ones grew from nothing."""
+    before = {(o.op, o.label, o.direction): o for o in then}
+    losses = []
+    for operation in now:
+        old = before.get((operation.op, operation.label, operation.direction))
+        per_step = operation.exposed_per_step_ns is not None and (
+            old is None or old.exposed_per_step_ns is not None
+        )
+        losses.append(
+            Loss(
+                operation.op,
+                operation.label,
+                operation.direction,
+                0 if old is None else _exposed(old, per_step),
+                _exposed(operation, per_step),
+                per_step,
+            )
+        )
+    grown = [loss for loss in losses if loss.now_ns > loss.then_ns]
+    return tuple(sorted(grown, key=lambda loss: loss.then_ns - loss.now_ns)[:MAX_LOSSES])
+
+
+def _exposed(operation: OperationReport, per_step: bool) -> int:
+    if per_step and operation.exposed_per_step_ns is not None:
+        return operation.exposed_per_step_ns
+    return operation.overlap.exposed_ns

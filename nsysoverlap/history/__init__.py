@@ -1,0 +1,1 @@
+"""Runs over time in one SQLite database: stored, listed, drawn, and used as a baseline."""

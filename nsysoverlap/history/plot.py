@@ -1,0 +1,49 @@
+"""The trend of recorded runs as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+
+from ..errors import UsageError
+from .store import Run
+
+FORMATS = ("png", "svg", "pdf")
+_LINES = {"h2d": ("H2D", "#0072b2", "o"), "d2h": ("D2H", "#d55e00", "s")}
+"""Label, colour (told apart by colour-blind eyes too) and marker by direction."""
+
+
+def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
+    """Hidden shares above, exposed time below, one point a run.
+
+    Raises `UsageError` for a format that is none of `FORMATS`.
+    """
+    if fmt not in FORMATS:
+        raise UsageError(f"A plot cannot be written as {fmt!r}.", f"Use {', '.join(FORMATS)}.")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    shares, times = figure.subplots(2, 1, sharex=True)
+    at = range(len(runs))
+    for direction, (label, color, marker) in _LINES.items():
+        values = [run.values[f"{direction}_hidden_share"] for run in runs]
+        percent = [float("nan") if value is None else value * 100 for value in values]
+        shares.plot(at, percent, color=color, marker=marker, label=label)
+    shares.set_ylim(-3, 103)
+    shares.set_ylabel("behind compute (%)")
+    shares.legend(loc="lower left")
+    exposed = [_exposed_ns(run) for run in runs]
+    times.plot(at, [ns / 1e6 for ns in exposed], color="#009e73", marker="d")
+    times.set_ylim(bottom=0)
+    times.set_ylabel("exposed (ms)")
+    times.set_xticks(list(at), [str(run.run_id) for run in runs])
+    times.set_xlabel("run")
+    buffer = BytesIO()
+    figure.savefig(buffer, format=fmt)
+    return buffer.getvalue()
+
+
+def _exposed_ns(run: Run) -> float:
+    """Of the median step where there are steps, else of the worst device; nan where unknown."""
+    values = (run.values["exposed_per_step_ns"], run.values["worst_device_exposed_ns"])
+    return next((float(value) for value in values if value is not None), float("nan"))

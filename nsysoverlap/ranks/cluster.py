@@ -1,0 +1,93 @@
+"""Traces read by the workers of a Dask cluster.
+
+The traces lie on storage that all workers see under the same path; only reports travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..analysis import Options
+from ..errors import TraceFileError, UsageError
+from .outcomes import Outcome, Work
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+CONNECT_S = 8
+"""Patience with a scheduler that does not answer, and then with one that has no workers."""
+
+
+def run_cluster(
+    work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, address: str
+) -> Iterator[tuple[int, Outcome]]:
+    """`work` on each path by a worker of the scheduler at `address`; (index, outcome) as they come.
+
+    The work of a lost worker is done again by another. Raises `UsageError` where Dask is not
+    installed or the scheduler cannot be reached.
+    """
+    with _client(address) as client:
+        from distributed import as_completed
+
+        tasks = {
+            client.submit(work, path.absolute(), options, name, 1, pure=False): i
+            for i, (path, name) in enumerate(zip(paths, names, strict=True))
+        }
+        with client.as_current():
+            finished = as_completed(list(tasks))
+        try:
+            for future in finished:
+                i = tasks.pop(future)
+                yield i, _outcome(future, names[i])
+        finally:
+            # After Ctrl-C the cluster must not go on with what nobody waits for.
+            client.cancel(list(tasks))
+
+
+def _outcome(future: Any, name: str) -> Outcome:
+    from distributed import KilledWorker
+
+    error = future.exception()
+    if error is None:
+        outcome: Outcome = future.result()
+        return outcome
+    if isinstance(error, KilledWorker):
+        return TraceFileError(
+            f"{name}: every Dask worker that read it was lost.",
+            "It may need more memory than a worker has.",
+        )
+    if isinstance(error, ImportError):
+        raise UsageError(
+            f"The Dask workers cannot run nsysoverlap ({error}).",
+            "Install the same version of it in their environment.",
+        )
+    raise error
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Client]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError(
+            "--dask needs Dask, which is not installed.", "Run: pip install 'nsysoverlap[dask]'"
+        ) from error
+    try:
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"The Dask scheduler {address} cannot be reached.",
+            "Check the address and that it runs, such as tcp://host:8786.",
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_S)
+        except TimeoutError as error:
+            raise UsageError(
+                f"The Dask scheduler {address} has no workers.", "Start `dask worker ADDRESS`."
+            ) from error
+        yield client

@@ -1,0 +1,110 @@
+"""Traces read side by side by processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from ..analysis import Options
+from ..errors import TraceFileError
+from .outcomes import Outcome, Work
+
+
+def run_pool(
+    work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, jobs: int
+) -> Iterator[tuple[int, Outcome]]:
+    """`work` on each path in one of `jobs` processes; (index, outcome) as they finish.
+
+    A process that dies, for want of memory say, takes its neighbours' work with it: what was
+    left is done again one by one, and the trace that kills its process again is an error.
+    """
+    left = dict.fromkeys(range(len(paths)))
+    try:
+        with _pool(jobs) as pool:
+            with _interrupts_held():
+                tasks = {pool.submit(work, paths[i], options, names[i], 1): i for i in left}
+            for i, outcome in _results(tasks):
+                del left[i]
+                yield i, outcome
+    except BrokenProcessPool:
+        yield from _one_by_one(work, paths, names, options, list(left))
+
+
+def _results(tasks: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]:
+    """Outcomes as they come; each is forgotten here at once, so that memory stays flat."""
+    for future in as_completed(list(tasks)):
+        yield tasks.pop(future), future.result()
+
+
+def _one_by_one(
+    work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, left: list[int]
+) -> Iterator[tuple[int, Outcome]]:
+    """The same with one process, so that it is known which trace kills it."""
+    while left:
+        try:
+            with _pool(1) as pool:
+                while left:
+                    i = left[0]
+                    with _interrupts_held():
+                        task = pool.submit(work, paths[i], options, names[i], 1)
+                    outcome = task.result()
+                    del left[0]
+                    yield i, outcome
+        except BrokenProcessPool:
+            i = left.pop(0)
+            yield (
+                i,
+                TraceFileError(
+                    f"{names[i]}: the process that read it was killed.",
+                    "It may need more memory than there is; read it on its own with --jobs 1.",
+                ),
+            )
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are gone when the block is left, however it is left."""
+    before = set(multiprocessing.active_children())
+    # Spawned, not forked: numpy and sqlite may have threads running.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch_parent)
+    try:
+        yield pool
+    except BaseException:
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block is left; processes started inside never see one.
+
+    It reaches the whole process group, and the parent alone must answer it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _watch_parent() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,65 @@
+"""Findings in plain words: what is wrong, what it costs, why, and what to do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ..blocks import Block, Entries, Entry, Paragraph
+from ..report import Evidence, Finding, OverlapReport
+from ..units import format_at, format_ns
+from ..view import View
+
+N_TOP = 5
+N_EXAMPLES = 3
+
+
+def findings_section(report: OverlapReport, view: View) -> list[Block]:
+    """The findings that the view asks for: warnings before notes, then by cost."""
+    ordered = sorted(report.findings, key=lambda f: (f.severity != "warning", -f.cost_ns))
+    if view.findings == "none":
+        return []
+    if view.findings not in {"top", "all"}:
+        ordered = [finding for finding in ordered if finding.code == view.findings]
+        if not ordered:
+            return [Paragraph(f"There is no finding {view.findings!r} in this report.")]
+    if not ordered:
+        return []
+    top = view.findings == "top"
+    shown = ordered[:N_TOP] if top else ordered
+    # One example each keeps the report on a screen; who asks for more gets all.
+    n_examples = 1 if top else N_EXAMPLES
+    entries = tuple(_entry(report, finding, n_examples) for finding in shown)
+    return [Entries("Findings", entries, _rest(report, ordered[len(shown) :]))]
+
+
+def _entry(report: OverlapReport, finding: Finding, n_examples: int) -> Entry:
+    per_step = " a step" if report.basis.n_steps else ""
+    cost = f"{format_ns(finding.cost_ns)}{per_step}: " if finding.cost_ns else ""
+    title = f"{cost}{finding.title.rstrip('.')} ({finding.code})"
+    text = tuple(part for part in (finding.detail, _fix(finding)) if part)
+    examples = tuple(_example(report, row) for row in finding.evidence[:n_examples])
+    return Entry(title, text, examples)
+
+
+def _fix(finding: Finding) -> str:
+    return f"Fix: {finding.remedy}" if finding.remedy else ""
+
+
+def _example(report: OverlapReport, row: Evidence) -> str:
+    """When, where if there is a choice, which operation unless the text names it, and what."""
+    owners = []
+    if len(report.traces) > 1 and row.trace:
+        owners.append(row.trace)
+    if len(report.devices) > 1 and row.device:
+        owners.append(row.device)
+    if row.op and row.op not in row.text:
+        owners.append(row.op)
+    return ", ".join([format_at(row.start_ns, row.end_ns), *owners]) + f": {row.text}"
+
+
+def _rest(report: OverlapReport, rest: Sequence[Finding]) -> str:
+    if not rest:
+        return ""
+    name = f" {shlex.quote(report.traces[0].path)}" if len(report.traces) == 1 else ""
+    return f"{len(rest)} more: nsysoverlap report{name} --findings all"
