@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from .arms import Arm, all_arms
-from .config import Config, config_from
+from .config import Config, TrainingConfig, config_from
 from .overlap import read_report
 
 OUTCOMES = "outcome*.json"
@@ -190,24 +190,35 @@ def recorded_bytes(device: Mapping[str, Any], direction: str) -> int:
 
 def _against(row: Row, rows: Mapping[str, Row], config: Config) -> Row:
     """The row beside `keep` (losses) and its control (prediction)."""
-    row = _void_unless(row, _losses_differ(row, rows.get("keep"), config.training.loss_rtol))
+    row = _void_unless(row, _losses_differ(row, rows.get("keep"), config.training))
     control = rows.get(row.control or "")
     if control is not None and control.step_ms is not None and row.exposed_ms is not None:
         row = replace(row, predicted_ms=control.step_ms + row.exposed_ms)
     return row
 
 
-def _losses_differ(row: Row, keep: Row | None, tolerance: float) -> str:
-    """Why the losses are not to be trusted, or ""."""
+def _losses_differ(row: Row, keep: Row | None, training: TrainingConfig) -> str:
+    """Why the losses are not to be trusted, or "".
+
+    Recomputing in other fusions rounds bf16 differently, and training on one batch amplifies that
+    from step to step, between arms that offload nothing as well: on H200s the first four losses
+    agreed within 3e-3, the fifteenth within 8e-2. So the first steps are held to a tight bound
+    and the later ones, which a broken copy would blow up, to a wide one.
+    """
     if None in row.losses:
         return "a loss is not finite"
     if keep is None or None in keep.losses:
         return ""
-    worst = 0.0
-    for mine, other in zip(row.losses, keep.losses, strict=False):
-        if mine is not None and other is not None:
-            worst = max(worst, abs(mine - other) / abs(other))
-    return "" if worst <= tolerance else f"losses differ from keep's by up to {worst:.2e}"
+    apart = [
+        abs(mine - other) / abs(other)
+        for mine, other in zip(row.losses, keep.losses, strict=False)
+        if mine is not None and other is not None
+    ]
+    first = max(apart[: training.loss_steps], default=0.0)
+    later = max(apart[training.loss_steps :], default=0.0)
+    if first > training.loss_rtol:
+        return f"losses differ from keep's by up to {first:.2e}"
+    return "" if later <= training.drift_rtol else f"losses drift from keep's by up to {later:.2e}"
 
 
 def _void_unless(row: Row, problem: str) -> Row:

@@ -133,6 +133,20 @@ def test_losses_must_be_keeps(tmp_path: Path, losses: list[float | None], reason
     assert (row.status, row.reason) == ("void" if reason else "ok", reason)
 
 
+@pytest.mark.parametrize(
+    ("fifth", "reason"),
+    [(2.0, ""), (2.3, ""), (2.5, "losses drift from keep's by up to 2.50e-01")],
+)
+def test_rounding_may_spread_after_the_first_steps(
+    tmp_path: Path, fifth: float, reason: str
+) -> None:
+    first = [4.0, 3.5, 3.0, 2.5]
+    leave(tmp_path, "keep", manifest(losses=[*first, 2.0]))
+    leave(tmp_path, "remat", manifest(losses=[*first, fifth]))
+    row = rows_by_name(tmp_path)["remat"]
+    assert (row.status, row.reason) == ("void" if reason else "ok", reason)
+
+
 def test_keep_itself_must_be_finite(tmp_path: Path) -> None:
     leave(tmp_path, "keep", manifest(losses=[4.0, None]))
     leave(tmp_path, "remat", manifest())
