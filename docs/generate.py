@@ -34,7 +34,10 @@ def cli_page() -> str:
 
     parts = ["# Command line", NOTE]
     for path, command in _commands(main, ("nsysoverlap",)):
-        context = click.Context(command, info_name=" ".join(path), terminal_width=80)
+        names = main.context_settings["help_option_names"]
+        context = click.Context(
+            command, info_name=" ".join(path), terminal_width=80, help_option_names=names
+        )
         help_text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
         parts.append(f"## {' '.join(path)}\n\n```text\n{help_text}\n```")
     return "\n\n".join(parts) + "\n"

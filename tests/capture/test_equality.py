@@ -28,14 +28,6 @@ def program_of(preset: str, arm: Arm, n_devices: int = 1) -> Program:
     return build(config, arm, make_mesh(config, jax.devices()), "xla")
 
 
-def quickly_compiled(lowered: Any) -> Any:
-    """Compiled in half the time where XLA knows the option, and as usual elsewhere."""
-    try:
-        return lowered.compile(compiler_options={"xla_cpu_use_fusion_emitters": False})
-    except jax.errors.JaxRuntimeError:
-        return lowered.compile()
-
-
 @cache
 def start(preset: str) -> tuple[Any, Any]:
     """Parameters of unrolled layers and tokens, on no device."""
@@ -67,8 +59,7 @@ def gradients(preset: str, key: tuple[Any, ...], n_devices: int) -> tuple[float,
     given = {"parameters": stacked(parameters) if arm.scan else parameters}
     wanted = {"parameters": program.state["parameters"]}
     given = jax.tree.map(lambda value, like: jax.device_put(value, like.sharding), given, wanted)
-    run = quickly_compiled(program.gradients.lower(wanted, program.tokens))
-    loss, found = run(given, jax.device_put(tokens, program.tokens.sharding))
+    loss, found = program.gradients(given, jax.device_put(tokens, program.tokens.sharding))
     return float(loss), jax.tree.map(np.asarray, found)
 
 
@@ -101,9 +92,9 @@ def steps(preset: str, name: str, n: int) -> tuple[list[float], Any]:
     arm = find_arm(tiny(preset), name)
     program = program_of(preset, arm)
     state, tokens = program.initial(), program.make_tokens(1)
-    step, losses = quickly_compiled(program.step.lower(program.state, program.tokens)), []
+    losses = []
     for _ in range(n):
-        state, loss = step(state, tokens)
+        state, loss = program.step(state, tokens)
         losses.append(float(loss))
     return losses, state
 
@@ -130,4 +121,7 @@ def test_scanned_and_unrolled_layers_start_alike() -> None:
         jax.tree.map(np.asarray, program_of("toy", find_arm(tiny(), name)).initial()["parameters"])
         for name in ("keep", "keep-scan")
     )
-    jax.tree.map(np.testing.assert_array_equal, stacked(unrolled), scanned)
+    # Compiled differently, the last bit may differ; other random numbers would not be near.
+    jax.tree.map(
+        lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-6), stacked(unrolled), scanned
+    )
