@@ -89,7 +89,7 @@ def table(path: Path, n_rows: int, turns: Sequence[dict[str, Usage]]) -> str:
     """The medians of one file as Markdown."""
 
     def median(name: str, of: str) -> float:
-        return statistics.median(getattr(turn[name], of) for turn in turns)
+        return float(statistics.median(getattr(turn[name], of) for turn in turns))
 
     def ratio(name: str, to: str, of: str) -> str:
         if to not in turns[0]:

@@ -46,19 +46,20 @@ def analyze(
     *,
     steps: str = "auto",
     skip_steps: int = 0,
-    window: Window | None = None,
+    window: Window | tuple[int | None, int | None] | None = None,
     rules: RuleSet | None = None,
     links: LinkOverride | None = None,
 ) -> OverlapReport:
     """Measure one trace, given as a `Trace` or as the path of an SQLite export.
 
     `steps` is auto, none, guess or a regular expression for the NVTX text that marks a step; the
-    first `skip_steps` are left out. `window` measures a part of the trace's time instead. `rules`
+    first `skip_steps` are left out. `window`, `(start_ns, end_ns)` with None for an open side,
+    measures a part of the trace's time instead. `rules`
     replace the built-in ones, `links` the table of link peaks. Raises `TraceFileError` for a file
     that cannot be read, `UsageError` for steps or a window that the trace does not have.
     """
     options = Options(
-        window or Window(), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
+        _as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
     )
     if not isinstance(trace, Trace):
         trace = read_trace(trace)
@@ -72,6 +73,12 @@ class TraceCases:
     classified: Classified
     plan: StepPlan
     cases: tuple[DeviceCase, ...]
+
+
+def _as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+    if window is None:
+        return Window()
+    return window if isinstance(window, Window) else Window(*window)
 
 
 def analyze_trace(
@@ -145,7 +152,9 @@ def _measure_devices(
 
 def _check_window(trace: Trace, options: Options) -> None:
     window, extent = options.window, trace.extent_ns
-    if not options.whole and options.steps.mode not in ("auto", "none"):
+    steps = options.steps
+    chosen = steps.mode not in ("auto", "none") or steps.skip or steps.first is not None
+    if not options.whole and chosen:
         raise UsageError("a window and steps cannot be asked for together.", "Give one of them.")
     if extent is not None and (window.high <= extent[0] or window.low >= extent[1]):
         raise UsageError(

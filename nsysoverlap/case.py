@@ -28,7 +28,7 @@ class DeviceCase:
 
     `window` holds the measured instants: the union of the kept steps, else the device's activity
     cut to the asked window. Transfers count where `counted` holds their start. `steps` are the
-    kept steps, empty without.
+    kept steps, empty without; `stepped` says whether steps are measured, on any device.
     """
 
     classified: Classified
@@ -38,6 +38,7 @@ class DeviceCase:
     window: IntervalSet
     counted: IntervalSet
     steps: tuple[StepWindow, ...] = ()
+    stepped: bool = False
 
     @cached_property
     def rows(self) -> Transfers:
@@ -101,12 +102,13 @@ def device_case(
     """What is to be measured of one device."""
     lanes = device_lanes(classified, device.index)
     steps = plan.of(device.index)
-    if plan.marker is not None:
+    stepped = plan.marker is not None
+    if stepped:
         measured = counted = _union([(step.start_ns, step.end_ns) for step in steps])
     else:
         counted = _union([(window.low, window.high)])
         measured = _union([lanes.extent_ns]).clip(window.low, window.high)
-    return DeviceCase(classified, launches, device, lanes, measured, counted, steps)
+    return DeviceCase(classified, launches, device, lanes, measured, counted, steps, stepped)
 
 
 def _union(spans: Sequence[tuple[int, int]]) -> IntervalSet:

@@ -22,7 +22,7 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
     """All numbers of one device over its measured time; `links` replace the table of peaks."""
     device, windows = case.device, case.window.pieces()
     nowhere = (case.lanes.extent_ns[0],) * 2
-    stepped = bool(case.steps)
+    stepped = case.stepped
     both, doing = case.measure("both"), budget_sets(case.lanes)
     steps, budget = _step_reports(case, doing), sum(doing.measure(windows), TimeBudget())
     return DeviceReport(

@@ -157,15 +157,19 @@ def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:
 _Rows = tuple[Sequence[str], Sequence[Mapping[str, Any]]]
 
 
+_RELIEF = (*(field.name for field in fields(Relief)), "relief_share")
+
+
 def _device_rows(report: OverlapReport) -> _Rows:
     rows: list[Mapping[str, Any]] = []
     identity = ("trace", "pid", "device_id", "gpu_id", "gpu_name", "gpu_uuid")
     for i, device in enumerate(report.devices):
         known = {"device": i, **{name: getattr(device, name) for name in identity}}
+        relief = {name: getattr(device.relief, name, None) for name in _RELIEF}
         for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS):
             part = getattr(device, direction).to_dict()
-            rows.append({**known, "direction": direction, **part})
-    return ("device", *identity, "direction", *_overlap_fields()), rows
+            rows.append({**known, "direction": direction, **relief, **part})
+    return ("device", *identity, "direction", *_RELIEF, *_overlap_fields()), rows
 
 
 def _step_rows(report: OverlapReport) -> _Rows:
@@ -176,11 +180,10 @@ def _step_rows(report: OverlapReport) -> _Rows:
             row: dict[str, Any] = {"trace": device.trace, "device": i}
             row |= {name: getattr(step, name) for name in identity}
             row |= _flat(step, DIRECTIONS)
-            row |= asdict(step.time_budget) | asdict(step.relief)
-            rows.append({**row, "relief_share": step.relief.relief_share})
+            row |= asdict(step.time_budget)
+            rows.append({**row, **{name: getattr(step.relief, name) for name in _RELIEF}})
     budget = [field.name for field in fields(TimeBudget)]
-    relief = [*(field.name for field in fields(Relief)), "relief_share"]
-    return ("trace", "device", *identity, *_flat_fields(DIRECTIONS), *budget, *relief), rows
+    return ("trace", "device", *identity, *_flat_fields(DIRECTIONS), *budget, *_RELIEF), rows
 
 
 def _stream_rows(report: OverlapReport) -> _Rows:

@@ -33,7 +33,7 @@ def compile_steps(pattern: str) -> re.Pattern[str]:
     """The user's regex for NVTX text; raises `UsageError` where it is none."""
     try:
         return re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(
             f"--steps {pattern!r} is no regular expression ({error}).",
             "Use auto, none, guess or a regular expression for NVTX text, such as '^step'.",

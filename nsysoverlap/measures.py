@@ -81,10 +81,8 @@ class Overlap:
 
     def to_dict(self) -> dict[str, Any]:
         """The OVERLAP object of the JSON report."""
-        values = asdict(self)
-        del values["copy_ns"]
         return {
-            **values,
+            **{name: value for name, value in self.__dict__.items() if name != "copy_ns"},
             "hidden_share": self.hidden_share,
             "covered_share": self.covered_share,
             "gb_per_s": self.gb_per_s,

@@ -46,13 +46,13 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     pieces = [data] if isinstance(data, bytes) else data
     try:
-        # A link stays a link: what it points to is replaced.
-        target = Path(os.path.realpath(path))
-        if target.exists() and not target.is_file():
-            with target.open("wb") as file:
+        # /dev/stdout may link to a pipe, which has no path of its own.
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
                 file.writelines(pieces)
         else:
-            _replace(target, pieces)
+            # A link stays a link: what it points to is replaced.
+            _replace(Path(os.path.realpath(path)), pieces)
     except OSError as error:
         raise _not_writable(path, error) from error
 

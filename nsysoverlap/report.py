@@ -151,6 +151,11 @@ class DeviceReport:
     bounds: Bounds | None = None
 
     @property
+    def n_outside_steps(self) -> int:
+        """Transfers outside the kept steps; 0 without steps."""
+        return sum(part.n for part in (self.outside_h2d, self.outside_d2h) if part is not None)
+
+    @property
     def label(self) -> str:
         """Short name for tables, such as `H200 dev 0, pid 17025`."""
         name = (self.gpu_name or "GPU").removeprefix("NVIDIA ")

@@ -90,6 +90,11 @@ def _nothing_measured(report: OverlapReport) -> str:
             f"How much transfer time is hidden cannot be told: no host transfers were recorded "
             f"over {span}, and {format_ns(opaque)} of it lies in CUDA graphs recorded as a whole."
         )
+    outside = sum(device.n_outside_steps for device in report.devices)
+    if outside:
+        return (
+            f"No host transfers were recorded in the steps, over {span}; {outside:,} lie outside."
+        )
     migrated = _migrated_bytes(report)
     if migrated:
         return (
@@ -153,7 +158,7 @@ def next_step(report: OverlapReport) -> tuple[str, str]:
     """The command to run next on one of the report's traces, and what for."""
     if not report.conclusive or not report.total("both").wall_ns:
         line = f"nsysoverlap info {shlex.quote(report.traces[0].path)}"
-        return line, "Next, see what was recorded and with which settings"
+        return line, "Next, in the trace's folder, see what was recorded and with which settings"
     worst = max(report.devices, key=lambda device: device.both.exposed_ns)
     options = f" --config {shlex.quote(report.basis.config)}" if report.basis.config else ""
     if report.basis.window_ns:
@@ -161,5 +166,5 @@ def next_step(report: OverlapReport) -> tuple[str, str]:
         options += f" --window={':'.join(sides)}"
     return (
         f"nsysoverlap transfers {shlex.quote(worst.trace)}{options} --output copies.csv",
-        "Next, list each copy with its exposed time and the kernel that hid most of it",
+        "Next, in the trace's folder, list each copy and what hid it",
     )

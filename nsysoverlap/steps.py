@@ -63,6 +63,11 @@ def plan_steps(classified: Classified, spec: StepSpec) -> StepPlan:
     that the trace does not have.
     """
     if spec.mode == "none":
+        if spec.skip or spec.first is not None:
+            raise UsageError(
+                "--steps none leaves no steps to choose from.",
+                "Drop it, or drop --step and --skip-steps.",
+            )
         return StepPlan()
     host, name = classified.trace.host, classified.trace.info.file_name
     notes = _unclosed(host)
@@ -151,8 +156,9 @@ def _select(plan: StepPlan, spec: StepSpec, file_name: str) -> StepPlan:
         )
     kept = tuple(window for window in plan.windows if first <= window.index <= last)
     if not kept:
+        wanted = n if spec.first is None else last - spec.first + 1
         raise UsageError(
-            f"{file_name}: leaving out {spec.skip} steps leaves none of {n}.",
+            f"{file_name}: leaving out the first {spec.skip} steps leaves none of {wanted}.",
             "Use a smaller --skip-steps.",
         )
     kept_plan = replace(plan, windows=kept)

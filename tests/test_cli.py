@@ -672,3 +672,10 @@ def test_import_is_cheap() -> None:
 def test_report_on_a_small_trace_is_quick(fmt: str) -> None:
     trace = str(h200("jax_scan_pipelined"))
     assert cpu_seconds("-m", "nsysoverlap", "report", trace, "--format", fmt) < 0.8
+
+
+def test_a_finding_that_does_not_exist_is_no_clean_result() -> None:
+    result = run("report", TRACE, "--findings", "late-h2")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == "Error: there is no finding 'late-h2'. Did you mean late-h2d?\n"

@@ -11,6 +11,8 @@ from nsysoverlap.view import View
 
 from . import sample_reports as samples
 
+DO_NOT_ADD = "Costs may be for the same time, so they do not add up."
+
 
 def shown(findings: str, report: OverlapReport | None = None) -> Entries:
     (block,) = findings_section(report or samples.stepped(), View(findings=findings))
@@ -31,13 +33,13 @@ def one(finding: Finding, report: OverlapReport | None = None) -> str:
 def test_top_findings_are_warnings_by_cost() -> None:
     block = shown("top")
     assert codes(block) == ["round-trip", "late-h2d", "d2h-tail", "head-of-line", "no-duplex"]
-    assert block.note == "2 more: nsysoverlap report train.sqlite --findings all"
+    assert block.note == f"{DO_NOT_ADD} 2 more: --findings all."
 
 
 def test_all_findings_end_with_notes() -> None:
     block = shown("all")
     assert codes(block)[5:] == ["slow-link", "transfer-kernels"]
-    assert block.note == ""
+    assert block.note == DO_NOT_ADD
 
 
 def test_one_code_and_no_finding() -> None:
@@ -88,6 +90,8 @@ def test_examples_name_their_owner_where_there_is_a_choice() -> None:
     )
 
 
-def test_several_traces_are_not_named_in_the_command() -> None:
-    many = replace(samples.many_devices(), findings=samples.findings())
-    assert shown("top", many).note == "2 more: nsysoverlap report --findings all"
+def test_only_several_costs_could_be_summed() -> None:
+    assert shown("late-h2d").note == ""
+    free = tuple(replace(finding, cost_ns=0) for finding in samples.findings())
+    report = replace(samples.stepped(), findings=(samples.findings()[0], *free))
+    assert DO_NOT_ADD not in shown("all", report).note

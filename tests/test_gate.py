@@ -106,6 +106,27 @@ def test_one_unreadable_rank_is_never_green(report: OverlapReport) -> None:
     assert result.blockers == ("rank3.sqlite: is damaged.",)
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("rows-ending-early", "9 rows of CUPTI_ACTIVITY_KIND_MEMCPY end before they start."),
+        ("rows-unreadable", "9 rows of CUPTI_ACTIVITY_KIND_MEMCPY hold no usable numbers."),
+        ("unknown-copy-kind", "9 copies are of an unknown kind (99)."),
+        ("graph-launches-without-rows", "9 of 9 CUDA graph launches have no GPU row."),
+    ],
+)
+def test_copies_that_cannot_be_seen_are_never_green(code: str, message: str) -> None:
+    seen = replace(plain(), health=(HealthEntry(code, "warning", message),))
+    result = check(seen, ["both.hidden >= 0"])
+    assert result.status is INCONCLUSIVE
+    assert result.blockers == (message,)
+
+
+def test_kernels_left_out_stop_no_gate() -> None:
+    entry = HealthEntry("rows-unreadable", "warning", "1 rows of CUPTI_ACTIVITY_KIND_KERNEL.")
+    assert check(replace(plain(), health=(entry,)), ["both.hidden >= 0"]).status is PASSED
+
+
 def test_margin_is_room_on_either_side() -> None:
     result = check(plain(), ["both.n >= 250", "both.n <= 250"])
     assert [verdict.margin for verdict in result.verdicts] == [6, -6]

@@ -355,6 +355,14 @@ def test_an_input_is_never_overwritten(folder: Path) -> None:
     assert (folder / "half.sqlite").read_bytes() == before
 
 
+def test_two_results_do_not_share_a_file(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.json"
+    result = run(folder, f"half.sqlite --min-hidden 0 -o {target} --write-baseline {target}")
+    assert result.exit_code == UNUSABLE
+    assert "name one file" in result.stderr
+    assert not target.exists()
+
+
 # Output.
 
 

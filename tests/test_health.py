@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -345,7 +347,7 @@ def test_no_transfers(judge: Judge) -> None:
     only_other = "dev0 s7 compute: ####\ndev0 s8 d2d: .##.\ndev0 s9 unified_h2d: .##."
     entries = judge(only_other)
     assert codes(entries) == ["no-transfers"]
-    check(entries[0], "note", 1, "No host transfers")
+    check(entries[0], "note", 1, "No host transfers were recorded.")
 
 
 @pytest.mark.parametrize(
@@ -546,3 +548,16 @@ def test_what_nsys_warns_of_in_a_healthy_real_trace() -> None:
 def test_opaque_graphs_of_a_real_trace_in_words() -> None:
     entry = analyze(h200("micro_graph_graph"), steps="none").health[0]
     check(entry, "error", 3, "33.6 ms", "100.0 % of busy", "cannot be seen")
+
+
+def test_copies_that_were_launched_and_not_recorded(tmp_path: Path) -> None:
+    path = h200("jax_unroll_lhs")
+    cut = tmp_path / "t.sqlite"
+    cut.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(cut)) as db:
+        db.execute("DROP TABLE CUPTI_ACTIVITY_KIND_MEMCPY")
+        db.commit()
+    found = {entry.code: entry for entry in analyze(cut).health}
+    assert found["copies-without-rows"].severity == "warning"
+    assert found["copies-without-rows"].count == 300
+    assert "copies-without-rows" not in {e.code for e in analyze(path).health}

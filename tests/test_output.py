@@ -84,6 +84,13 @@ def test_device_and_pipe_are_written_to(tmp_path: Path) -> None:
     assert read == ["through"]
 
 
+def test_link_to_a_pipe_without_a_name_is_written_to() -> None:
+    source, sink = os.pipe()
+    with os.fdopen(source) as reader, os.fdopen(sink, "wb"):
+        write_atomically(Path(f"/dev/fd/{sink}"), "through")
+        assert reader.read(7) == "through"
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [

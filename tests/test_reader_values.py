@@ -72,14 +72,14 @@ def test_ids_beyond_a_float_are_exact(out: Path) -> None:
     pid, other = 0xFFFFFF, 0xFFFFFE
     builder.kernel(0, 10, pid=pid, vm=0x100)
     builder.kernel(5, 15, pid=other, vm=0x100)
-    builder.copy(0, 10, "h2d", 2**62 + 1, pid=pid, vm=0x100, graph_node=2**62 + 1)
+    builder.copy(0, 10, "h2d", 2**53 + 1, pid=pid, vm=0x100, graph_node=2**62 + 1)
     trace = read_trace(builder.write(out))
     assert {s.global_pid for s in trace.streams} == {
         global_pid(pid, 0x100),
         global_pid(other, 0x100),
     }
     assert {s.pid for s in trace.streams} == {pid, other}
-    assert trace.copies.n_bytes.tolist() == [2**62 + 1]
+    assert trace.copies.n_bytes.tolist() == [2**53 + 1]
     assert trace.copies.graph_node_id.tolist() == [2**62 + 1]
     assert float(global_tid(pid, 0x100)) != global_tid(pid, 0x100)
     assert global_tid(pid, 0x100) in trace.host.threads
@@ -216,6 +216,17 @@ def test_a_null_stands_for_none_or_zero(out: Path) -> None:
     assert set(copies.src_device.tolist()) == set(copies.dst_device.tolist()) == {-1}
     assert set(copies.n_bytes.tolist()) == set(copies.copy_kind.tolist()) == {0}
     assert not trace.kernels.from_graph.any()
+
+
+@pytest.mark.parametrize("n_bytes", [-1, 2**62, 2**63 - 1])
+def test_bytes_beyond_any_memory_are_no_number(out: Path, n_bytes: int) -> None:
+    builder = TraceBuilder()
+    for i in range(4):
+        builder.copy(i, i + 1, "h2d", 1)
+    execute(builder.write(out), f"UPDATE {MEMCPY} SET bytes = ? WHERE rowid < 4", values=[n_bytes])
+    trace = read_trace(out)
+    assert trace.copies.n_bytes.tolist() == [1]
+    assert trace.facts.dropped[0].unreadable == 3
 
 
 @pytest.mark.parametrize("kind", [-1, 14, 255, 256, 300, 2**40, -(2**62)])

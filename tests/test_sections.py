@@ -155,6 +155,10 @@ def test_headline_without_transfers() -> None:
         samples.report(samples.device(), samples.device(1))
     )
     assert headline(OverlapReport((), (), ())) == "No GPU activity was recorded."
+    outside = replace(samples.device(), outside_h2d=Overlap(3), outside_d2h=Overlap(1))
+    assert headline(samples.report(outside)) == (
+        "No host transfers were recorded in the steps, over 1.23 s of GPU activity; 4 lie outside."
+    )
 
 
 def test_headline_of_unified_memory_only() -> None:

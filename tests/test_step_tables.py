@@ -49,6 +49,14 @@ def test_an_outlier_is_a_fifth_off_the_median(last: float, outlier: bool) -> Non
     assert [is_outlier(step, steps) for step in steps] == [False] * 4 + [outlier]
 
 
+def test_a_slow_first_step_can_be_left_out() -> None:
+    device = samples.stepped_device((900, 300, 300))
+    steps = tuple(replace(step, index=step.index - 1) for step in device.steps)
+    note = table(replace(device, steps=steps)).note
+    assert note.endswith("Step 0 counts in all totals: leave it out with --skip-steps 1.")
+    assert "--skip-steps" not in table(device).note
+
+
 def test_many_steps_show_the_slowest_and_the_fastest() -> None:
     times = [300.0 + i for i in range(13)]
     times[2], times[5] = 700.0, 299.0

@@ -14,6 +14,7 @@ from nsysoverlap.rules import classify
 from nsysoverlap.steps import StepSpec, plan_steps
 
 from .stepdrawing import Dispatch, windows
+from .tracebuilder import TraceBuilder
 from .traces import h200
 
 
@@ -322,6 +323,19 @@ def test_real_traces(name: str, n_steps: int, step_ms: int | None) -> None:
         assert durations[len(durations) // 2] / 1e6 == pytest.approx(step_ms, rel=0.015)
 
 
+def test_copies_only_outside_the_steps_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy(0, 5_000, "h2d", pid=1000)
+    for i in (1, 2, 3):
+        builder.nvtx(f"step {i}", i * 100_000 - 5_000, i * 100_000 + 50_000, pid=1000)
+        builder.kernel(i * 100_000, i * 100_000 + 40_000, pid=1000)
+    builder.copy(10_000, 15_000, "d2h", pid=2000)
+    report = analyze(builder.write(tmp_path / "t.sqlite"), steps="step", skip_steps=1)
+    assert sum(device.n_outside_steps for device in report.devices) == 2
+    (entry,) = [entry for entry in report.health if entry.code == "no-transfers"]
+    assert "but 2 outside them" in entry.message
+
+
 @pytest.mark.parametrize("name", ["jax_unroll_lhs", "jax_fsdp2_lhs", "ddp_two_procs"])
 def test_steps_and_what_lies_outside_add_up_to_the_trace(name: str) -> None:
     stepped, whole = analyze(h200(name)), analyze(h200(name), steps="none")
@@ -334,3 +348,9 @@ def test_steps_and_what_lies_outside_add_up_to_the_trace(name: str) -> None:
             assert sum(steps[1:], steps[0]) == getattr(device, direction)
         budgets = [step.time_budget for step in device.steps]
         assert sum(budgets[1:], budgets[0]) == device.time_budget
+
+
+@pytest.mark.parametrize("spec", [StepSpec("none", skip=1), StepSpec("none", first=1, last=1)])
+def test_steps_cannot_be_chosen_where_none_are_wanted(tmp_path: Path, spec: StepSpec) -> None:
+    with pytest.raises(UsageError):
+        two_steps().plan(tmp_path / "t.sqlite", spec)

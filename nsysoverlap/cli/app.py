@@ -16,6 +16,7 @@ from .info import info
 from .plot import plot
 from .report import report
 from .rules import rules
+from .slim import slim
 from .transfers import transfers
 
 
@@ -47,5 +48,5 @@ def main() -> None:
     """
 
 
-for command in (report, gate, compare, transfers, plot, export, record, history, info, rules):
+for command in (report, gate, compare, transfers, plot, export, record, history, info, rules, slim):
     main.add_command(command)

@@ -91,6 +91,8 @@ def gate(
     for target in (output, write_baseline):
         if target is not None and not to_stdout(target):
             check_target(target, inputs)
+    if output and write_baseline and os.path.realpath(output) == os.path.realpath(write_baseline):
+        raise UsageError("--output and --write-baseline name one file.", "Give each its own.")
     baseline = _baseline(thresholds)
     report, unreadable = measure_all(paths, options, jobs, dask)
     reference = baseline

@@ -93,6 +93,7 @@ _OPTIONS: tuple[Callable[..., Command], ...] = (
     _percent("--max-exposed-growth", "Most that exposed time (as in --max-exposed-ms) may grow."),
     _percent(
         "--confidence",
-        "Decide on --max-drop by the spread of steps at this level, such as 95, not by the value.",
+        "Decide on --max-drop, which must be given, by the spread of steps at this level, such "
+        "as 95, not by the value.",
     ),
 )

@@ -68,8 +68,8 @@ def measuring_options(function: Command) -> Command:
     return click.option(
         "--window",
         metavar="START:END",
-        help="Measure only this part of trace time, such as 80ms:120ms, 1.5s: or :2000000; "
-        "units ns, us, ms, s; plain numbers are ns.  [default: all]",
+        help="Measure only this part of trace time, regardless of steps, such as 80ms:120ms, 1.5s: "
+        "or :2000000; units ns, us, ms, s; plain numbers are ns.  [default: all]",
     )(function)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
+from ..errors import UsageError
 from ..output import check_target
 from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options, traces_argument
@@ -82,7 +84,7 @@ def report(
 
     wanted = parse_steps(steps, skip_steps, step)
     options = build_options(window, config, transfer_kernels, link_gbps, wanted)
-    view = View(findings, by)
+    view = View(_known_finding(findings), by)
     paths, errors = find_all(traces)
     if output is not None and not to_stdout(output):
         check_target(output, [*paths, *([config] if config else [])])
@@ -98,3 +100,15 @@ def report(
     emit(render(result, fmt, width=width, color=color, view=view, timeline=drawn), output)
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
+
+
+def _known_finding(wanted: str) -> str:
+    """A choice of findings; a code that no finding has would look like a clean result."""
+    from ..findings import CODES
+
+    choices = ("top", "all", "none", *CODES)
+    if wanted not in choices:
+        near = get_close_matches(wanted, choices, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "docs/findings.md lists the codes."
+        raise UsageError(f"there is no finding {wanted!r}.", hint)
+    return wanted

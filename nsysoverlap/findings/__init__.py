@@ -46,21 +46,26 @@ def find_all(context: Context) -> tuple[Finding, ...]:
 def documentation() -> str:
     """The text of `docs/findings.md`."""
     sections = [f"## {code}\n\n{text}\n" for code, text in CODES.items()]
-    return "\n".join([_INTRODUCTION, *sections])
+    contents = " ·\n".join(f"[{code}](#{code})" for code in CODES)
+    return "\n".join([f"{_INTRODUCTION}{contents}\n", *sections])
 
 
 _INTRODUCTION = """# Findings
 
 <!-- Generated from the docstrings in nsysoverlap/findings; run `make docs` after changing them. -->
 
-`nsysoverlap report` ends with what it found to be wrong, worst first. Each finding has a code, a
+`nsysoverlap report` says what it found to be wrong, worst first. Each finding has a code, a
 severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to
-three example rows, the cost, and the remedy with the exact flag or call.
+three example rows (the text report prints one), the cost, and the remedy with the exact flag or
+call. *Step* is a training step, *exposed*, *relief* and the like are defined in
+[metric.md](metric.md).
 
 **Costs** are per step where the trace has steps, else over all measured time. With several devices
 the cost is that of the device that loses most, since devices work side by side. A cost is the most
 that could be won, never more than the exposed time that the finding explains unless it says
 otherwise; several findings may explain the same time, so costs do not add up.
 
-`--findings all` shows every finding, `--findings CODE` one of them, `--findings none` none.
+`--findings all` shows every finding with all its examples, `--findings CODE` one of them,
+`--findings none` none. Without it the text report shows the five that cost most.
+
 """

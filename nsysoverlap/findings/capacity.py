@@ -78,7 +78,7 @@ def hiding_costs_compute(ctx: Context) -> Iterator[Finding]:
     """Compute kernels take longer while transfers run beside them.
 
     Compares launches that ran mostly under a transfer with launches of the same name and shape
-    that ran under none; see *Effective overlap* in the metric's description for what is compared.
+    that ran under none; see *Effective overlap* in [metric.md](metric.md) for what is compared.
 
     **Cost**: by how much longer the former took than the median of the latter, summed, per step.
     This is not exposed time; it adds to it.

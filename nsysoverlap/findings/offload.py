@@ -97,7 +97,8 @@ def offload_missing(ctx: Context) -> Iterator[Finding]:
         code="offload-missing",
         severity=WARNING if ops else NOTE,
         title="Offloading is asked for, but nothing was offloaded",
-        detail=f"{asked}, and no copy of 1 MB or more went to or came from the host.",
+        detail=f"{asked}, and no copy of 1 MB or more went to or came from the host "
+        "in the measured time.",
         remedy=(
             "Name values that the backward pass needs (checkpoint_name on a layer's input, not on "
             "the output of a scan) and offload them to pinned_host; "

@@ -18,6 +18,8 @@ from .growing import join
 
 # Differences of two times below this bound cannot overflow int64.
 _LARGEST_TIME = 2**62
+# Far beyond any memory; larger numbers would overflow int64 once summed.
+_LARGEST_COPY = 2**54
 _STREAM_KEY = ("global_pid", "device_id", "context_id", "stream_id")
 _SMALL = {"copy_kind": np.uint8, "src_kind": np.uint8, "dst_kind": np.uint8}
 _AXES = (*schema.GRID, *schema.BLOCK)
@@ -141,7 +143,7 @@ def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]
     for values in (start, end):
         bad |= (values > _LARGEST_TIME) | (values < -_LARGEST_TIME)
     if "n_bytes" in block:
-        bad |= block["n_bytes"] < 0
+        bad |= (block["n_bytes"] < 0) | (block["n_bytes"] > _LARGEST_COPY)
     # CUPTI writes 0, 0 for "no timestamp"; an export with a time shift moves that with the rest.
     untimed = ~bad & (start == end) & ((start == 0) | (start == shift_ns))
     negative = ~bad & (end < start)

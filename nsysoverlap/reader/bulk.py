@@ -219,7 +219,7 @@ def _read_range(
     while first <= last:
         found = _read_block(connection, query, value, (first, last))
         if found is None and value is _plain:
-            value = _careful
+            value = careful_integer
             continue
         if found is None:
             raise sqlite3.DatabaseError(f"table {query.table.table} is unreadable")
@@ -260,7 +260,7 @@ def _plain(column: str, default: int) -> str:
     return f"ifnull({column}, {default})"
 
 
-def _careful(column: str, default: int) -> str:
+def careful_integer(column: str, default: int) -> str:
     """SQL that yields an integer for any value: the default for none, a marker for nonsense."""
     c = column
     return (

@@ -53,21 +53,48 @@ def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tupl
     return [(name, text(value) or "") for key, value in rows if (name := text(key))]
 
 
-def capture_settings(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
-    """Allow-listed environment variables and capture options, scrubbed; {} before 2023.3."""
+def shareable_settings(connection: sqlite3.Connection, found: Schema) -> list[tuple[str, str, str]]:
+    """(key, setting, value) of the capture's allow-listed settings, values scrubbed.
+
+    The value is as the export would hold it: for a variable of the environment `NAME="value"`.
+    """
     table = found.find(schema.META_CAPTURE)
-    settings: dict[str, list[str]] = {}
-    for name, value in [] if table is None else _name_values(connection, table):
-        if _ENVIRONMENT.search(name):
+    settings = []
+    for key, value in [] if table is None else _name_values(connection, table):
+        if _ENVIRONMENT.search(key):
             variable, _, setting = value.partition("=")
             if allowed_setting(variable):
                 shown = scrub_value(variable, setting.strip().strip('"'))
-                settings.setdefault(variable, []).append(shown)
+                settings.append((key, variable, f'{variable}="{shown}"'))
             continue
-        option = _OPTIONS.get(re.sub(r"^PROCESS_\d+:", "", name))
+        option = _OPTIONS.get(re.sub(r"^PROCESS_\d+:", "", key))
         if option is not None:
-            settings.setdefault(option, []).append(scrub(value))
+            settings.append((key, option, scrub(value)))
+    return settings
+
+
+def capture_settings(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
+    """Allow-listed environment variables and capture options, scrubbed; {} before 2023.3."""
+    settings: dict[str, list[str]] = {}
+    for key, name, value in shareable_settings(connection, found):
+        shown = value.removeprefix(f'{name}="').removesuffix('"')
+        settings.setdefault(name, []).append(shown if _ENVIRONMENT.search(key) else value)
     return {name: ", ".join(dict.fromkeys(settings[name])) for name in sorted(settings)}
+
+
+def diagnostics(connection: sqlite3.Connection, found: Schema) -> tuple[tuple[int, str], ...]:
+    """(severity, text) of the profiler's warnings and errors, scrubbed."""
+    table = found.find(schema.DIAGNOSTIC)
+    if table is None:
+        return ()
+    rows = connection.execute(
+        f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}"  # noqa: S608
+    )
+    return tuple(
+        (level, scrub(text(message) or ""))
+        for severity, message in rows
+        if (level := integer(severity)) is not None and level >= _WARNING
+    )
 
 
 def trace_facts(
@@ -81,17 +108,6 @@ def trace_facts(
     """Dropped rows, diagnostics, profiler overhead and launches of one export."""
     launches = launch_facts(connection, found, tables, streams, host)
     dropped = tuple(t.dropped for t in tables.values() if t.dropped.total)
-    diagnostics: list[tuple[int, str]] = []
-    table = found.find(schema.DIAGNOSTIC)
-    if table is not None:
-        rows = connection.execute(
-            f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}"  # noqa: S608
-        )
-        diagnostics = [
-            (level, scrub(text(message) or ""))
-            for severity, message in rows
-            if (level := integer(severity)) is not None and level >= _WARNING
-        ]
     overhead = found.find(schema.OVERHEAD)
     start = end = np.empty(0, np.int64)
     if overhead is not None:
@@ -101,7 +117,7 @@ def trace_facts(
             start, end = spans["start"], spans["end"]
             keep = ~(unreadable(start) | unreadable(end))
             start, end = start[keep], end[keep]
-    return TraceFacts(dropped, tuple(diagnostics), start, end, launches)
+    return TraceFacts(dropped, diagnostics(connection, found), start, end, launches)
 
 
 def launch_facts(

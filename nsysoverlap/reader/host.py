@@ -93,7 +93,7 @@ def read_host(
 
 
 def _calls(source: _Source, table: FoundTable, tids: Codes) -> tuple[Calls, tuple[str, ...]]:
-    names = _api_names(source)
+    names = interesting_calls(source.connection, source.found)
     if not names:
         return Calls(), ()
     ids = np.array(sorted(names), np.int64)
@@ -128,13 +128,13 @@ def _usable(block: Block) -> BoolArray:
     return ~(bad | (block["end"] < block["start"]))
 
 
-def _api_names(source: _Source) -> dict[int, str]:
+def interesting_calls(connection: sqlite3.Connection, found: Schema) -> dict[int, str]:
     """StringIds id -> name of every call that launches, copies, sets, records or waits."""
-    table = source.found.find(schema.STRINGS)
+    table = found.find(schema.STRINGS)
     if table is None:
         return {}
     column = table.sql("value")
-    rows = source.connection.execute(
+    rows = connection.execute(
         f"SELECT {table.sql('id')}, {column} FROM {table.quoted} "  # noqa: S608
         f"WHERE CAST({column} AS TEXT) GLOB 'cu*'"
     )
@@ -232,7 +232,9 @@ def read_waits(
     if any(t is not None and t.sql("event_sync_id") is None for t in (waits, records)):
         return None
     if waits is None:
-        return Waits()
+        # Nothing waited, or it was not recorded: the calls tell.
+        asked = any(schema.STREAM_WAIT_API.match(name) for name in host.api_names)
+        return None if asked else Waits()
     source = _Source(path, connection, found, 1)
     names = tuple(column.name for column in schema.CUDA_EVENT.columns)
     wait = source.columns(waits, names, _with_event)

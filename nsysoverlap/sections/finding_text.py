@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from ..blocks import Block, Entries, Entry, Paragraph
@@ -30,7 +29,8 @@ def findings_section(report: OverlapReport, view: View) -> list[Block]:
     # One example each keeps the report on a screen; who asks for more gets all.
     n_examples = 1 if top else N_EXAMPLES
     entries = tuple(_entry(report, finding, n_examples) for finding in shown)
-    return [Entries("Findings", entries, _rest(report, ordered[len(shown) :]))]
+    notes = (_costs(shown), _rest(len(ordered) - len(shown)))
+    return [Entries("Findings", entries, " ".join(note for note in notes if note))]
 
 
 def _entry(report: OverlapReport, finding: Finding, n_examples: int) -> Entry:
@@ -58,8 +58,12 @@ def _example(report: OverlapReport, row: Evidence) -> str:
     return ", ".join([format_at(row.start_ns, row.end_ns), *owners]) + f": {row.text}"
 
 
-def _rest(report: OverlapReport, rest: Sequence[Finding]) -> str:
-    if not rest:
+def _costs(shown: Sequence[Finding]) -> str:
+    """A warning where costs could be summed."""
+    if sum(finding.cost_ns > 0 for finding in shown) < 2:
         return ""
-    name = f" {shlex.quote(report.traces[0].path)}" if len(report.traces) == 1 else ""
-    return f"{len(rest)} more: nsysoverlap report{name} --findings all"
+    return "Costs may be for the same time, so they do not add up."
+
+
+def _rest(n_more: int) -> str:
+    return f"{n_more} more: --findings all." if n_more else ""

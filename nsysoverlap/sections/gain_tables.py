@@ -114,6 +114,10 @@ def _one_rate(rate: Rate, how: str) -> str:
     return f"{format_rate(rate.gb_per_s)} GB/s {how} (n {rate.n:,}{spread})"
 
 
+_NOTICEABLE = 0.01
+"""A smaller change of duration says nothing: clocks alone move that much."""
+
+
 def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
     if not slowdown.beside_ns:
         return "No launch ran mostly beside a transfer."
@@ -123,15 +127,17 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
             f"Not comparable: nothing in {beside} beside transfers ran often and evenly enough, "
             "with the same name and shape, both there and alone."
         )
-    how = "slower" if slowdown.ratio >= 1 else "faster"
+    change = slowdown.ratio - 1
+    if abs(change) < _NOTICEABLE:
+        effect = f"No slower beside transfers, within {format_share(_NOTICEABLE, 0)}"
+    else:
+        how = "slower" if change > 0 else "faster"
+        effect = f"{format_share(abs(change))} {how} beside transfers{_cost(slowdown, n_steps)}"
     spread = ""
     if slowdown.p10_ratio is not None and slowdown.p90_ratio is not None:
         spread = f", p10-p90 {slowdown.p10_ratio:.2f}x-{slowdown.p90_ratio:.2f}x"
     compared = f"{format_share(slowdown.compared_share)} of {beside} compared"
-    return (
-        f"{format_share(abs(slowdown.ratio - 1))} {how} beside transfers{_cost(slowdown, n_steps)} "
-        f"(n {slowdown.n_beside:,} against {slowdown.n_alone:,} alone{spread}; {compared})."
-    )
+    return f"{effect} (n {slowdown.n_beside:,} against {slowdown.n_alone:,} alone{spread}; {compared})."
 
 
 def _cost(slowdown: Slowdown, n_steps: int) -> str:

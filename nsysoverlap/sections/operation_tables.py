@@ -60,8 +60,21 @@ def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tabl
     total = len(report.operations)
     if total > len(shown):
         note += f"Shown are {len(shown)} of {total}; all are in the JSON report. "
-    note = f"{note}{_known(report)}".rstrip()
+    note = f"{note}{_known(report)} {_left_over(report)}".rstrip()
     return Table("Operations by exposed time", (*columns, "GB/s"), rows, note)
+
+
+def _left_over(report: OverlapReport) -> str:
+    """By how much the rows exceed the totals: operations that ran at once share their time."""
+    parts = []
+    for direction in ("h2d", "d2h"):
+        rows = (o.overlap.wall_ns for o in report.operations if o.direction == direction)
+        shared = sum(rows) - report.total(direction).wall_ns
+        if shared > 0:
+            parts.append(f"{format_ns(shared)} more {NAMES[direction]} time than the total")
+    if not parts:
+        return ""
+    return f"All rows together hold {' and '.join(parts)}: operations that overlap count it twice."
 
 
 def _two_rows(operation: OperationReport) -> Iterator[tuple[str, ...]]:

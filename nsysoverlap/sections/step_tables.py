@@ -135,6 +135,8 @@ def _note(steps: Sequence[StepReport]) -> str:
     outliers = [str(step.index) for step in steps if is_outlier(step, steps)]
     if outliers:
         sentences.append(f"Outlier: time over {OUTLIER * 100:.0f} % off the median.")
+        if steps[0].index == 0 and is_outlier(steps[0], steps):
+            sentences.append("Step 0 counts in all totals: leave it out with --skip-steps 1.")
     if len(steps) > ALL_STEPS:
         sentences.append(
             f"Shown are the {N_SLOWEST} slowest steps and the fastest; all are in the JSON report."

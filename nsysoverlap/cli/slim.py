@@ -1,0 +1,166 @@
+"""`nsysoverlap slim`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import UsageError
+from .options import FilePath, build_options, parse_steps, single_trace
+from .screen import render_blocks
+from .terminal import emit, progress, say
+
+if TYPE_CHECKING:
+    from ..analysis import Options
+    from ..blocks import Block
+    from ..slim import Sensitive, Slimmed
+
+
+_SAME_EVERYWHERE = ("ENUM_", "NVTX_PAYLOAD_")
+"""Tables that say the same in every export."""
+
+
+@click.command(
+    short_help="Copy a trace without what could identify anyone, to share it.",
+    epilog="Exit codes: 0 done, 2 bad usage, unreadable file, or OUT exists.",
+)
+@click.argument("trace", type=FilePath(), metavar="IN")
+@click.argument("out", type=FilePath(), metavar="[OUT]", required=False)
+@click.option(
+    "--window",
+    metavar="START:END",
+    help="Keep only this part of trace time, such as 80ms:120ms; units ns, us, ms, s; plain "
+    "numbers are ns.  [default: all]",
+)
+@click.option(
+    "--step",
+    metavar="A[:B]",
+    help="Keep only the time of step A, or of steps A to B, on all devices.",
+)
+@click.option(
+    "--steps",
+    default="auto",
+    metavar="auto|REGEX",
+    show_default=True,
+    help="What marks a step, for --step.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing; list what in IN could identify someone.",
+)
+def slim(
+    trace: Path, out: Path | None, window: str | None, step: str | None, steps: str, check: bool
+) -> None:
+    """Write a small copy of a trace that is safe to attach to an issue.
+
+    OUT holds the columns that reports are made from and nothing else: no environment but XLA_FLAGS
+    and the like, no hosts, users, paths, programs or threads, no text that no kept row refers to.
+    Before OUT gets its name its report is made and compared with that of IN. An OUT that exists is
+    never overwritten.
+    """
+    from ..slim import find_sensitive, slim_trace
+
+    if check and (out is not None or window is not None or step is not None):
+        raise UsageError("--check writes nothing.", "Give it IN alone.")
+    source = _export_of(single_trace(trace))
+    if check:
+        with progress(f"Reading {source.name}"):
+            found = find_sensitive(source)
+        emit(render_blocks(_sensitive_blocks(source.name, found)), None)
+        return
+    if out is None:
+        raise UsageError("OUT is missing.", "Name the file to write, or give --check.")
+    options = build_options(window)
+    with progress(f"Copying {source.name}"):
+        if step is not None:
+            options = _options_for_steps(source, steps, step, options)
+        result = slim_trace(source, out, options)
+        remaining = find_sensitive(out)
+    emit(render_blocks(_blocks(result, remaining)), None)
+    say(f"Wrote {out}")
+
+
+def _export_of(path: Path) -> Path:
+    from ..nsys import REPORT_SUFFIXES, export_report
+
+    return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
+
+
+def _options_for_steps(source: Path, steps: str, step: str, options: Options) -> Options:
+    """Options with the window from the first to the last instant of the steps on any device."""
+    from ..analysis import trace_cases
+    from ..reader import read_trace
+    from ..window import Window
+
+    if not options.whole:
+        raise UsageError("--window and --step exclude each other.", "Give one of them.")
+    if steps == "none":
+        raise UsageError("--step needs steps.", "Leave out --steps none.")
+    wanted = replace(options, steps=parse_steps(steps, 0, step))
+    windows = trace_cases(read_trace(source), wanted).plan.windows
+    return replace(
+        options,
+        window=Window(min(w.start_ns for w in windows), max(w.end_ns for w in windows)),
+    )
+
+
+def _blocks(result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
+    from ..blocks import Paragraph, Table
+    from ..units import format_bytes
+
+    how = "" if result.options.whole else f" --window {result.options.window}"
+    before, after = format_bytes(result.n_bytes_before), format_bytes(result.n_bytes)
+    kept = tuple(
+        (change.table, f"{change.kept:,}", f"{change.removed:,}", f"{len(change.columns):,}")
+        for change in result.changes
+        if change.kept
+    )
+    gone = [
+        f"{change.table} ({change.removed:,})"
+        for change in result.changes
+        if not change.kept and not change.table.startswith(_SAME_EVERYWHERE)
+    ]
+    revealing = tuple(
+        (f"{one.table}.{one.column}", example) for one in remaining for example in one.examples
+    )
+    columns = ("table", "rows kept", "rows removed", "columns removed")
+    blocks: list[Block] = [
+        Paragraph(
+            f"{before} became {after}. Its report is the same: nsysoverlap report{how}",
+            "headline",
+        ),
+        Table("Tables", columns, kept, f"Left out whole: {', '.join(gone)}."),
+    ]
+    if revealing:
+        note = "These are names of kernels or ranges, which the report prints too. Look at them."
+        blocks.append(Table("Kept, but telling", ("column", "text"), revealing, note, n_words=2))
+    return blocks
+
+
+def _sensitive_blocks(name: str, found: Sequence[Sensitive]) -> list[Block]:
+    from ..blocks import Paragraph, Table
+
+    if not found:
+        return [Paragraph(f"{name} holds no texts at all.", "headline")]
+    rows = tuple(
+        (f"{one.table}.{one.column}", one.what, f"{one.n:,}", f"{one.revealing:,}") for one in found
+    )
+    examples = tuple(
+        (f"{one.table}.{one.column}", example) for one in found for example in one.examples
+    )
+    blocks: list[Block] = [
+        Paragraph(
+            f"{name}: texts that could identify someone. telling are those with a path, a host, "
+            "a user or an address in them.",
+            "headline",
+        ),
+        Table("Texts", ("column", "what", "rows", "telling"), rows, n_words=2),
+    ]
+    if examples:
+        blocks.append(Table("Examples", ("column", "text"), examples, n_words=2))
+    return blocks

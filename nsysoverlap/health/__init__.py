@@ -1,0 +1,54 @@
+"""What to know before trusting a number: one function a question, most serious answers first.
+
+An `error` means the numbers cannot be trusted or say nothing because of how the trace was
+captured; a `warning` that some of them may be off; a `note` is worth knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..report import DeviceReport, HealthEntry
+from ..rules import Classified
+from ..window import Window
+from . import capture, content
+from .case import Case, Check
+
+_SEVERITIES = ("error", "warning", "note")
+
+CHECKS: tuple[Check, ...] = (
+    capture.events_lost,
+    capture.no_gpu_activity,
+    capture.opaque_graphs,
+    capture.graphs_without_rows,
+    content.dropped_rows,
+    capture.missing_tables,
+    content.unknown_copies,
+    content.suspicious_names,
+    content.unnamed_kernels,
+    content.no_transfers,
+    capture.launches_without_rows,
+    capture.copies_without_rows,
+    capture.profiler_overhead,
+    content.unproven_devices,
+    capture.derived,
+    capture.diagnostics,
+)
+
+
+def judge(
+    classified: Classified,
+    devices: Sequence[DeviceReport],
+    window: Window,
+    notes: Sequence[HealthEntry] = (),
+) -> tuple[HealthEntry, ...]:
+    """All health entries of one trace, errors first, each naming the trace.
+
+    `window` is the time that was measured, `notes` are what earlier stages noticed.
+    """
+    case = Case(classified, devices, window)
+    entries = [*notes, *(entry for check in CHECKS for entry in check(case))]
+    entries.sort(key=lambda entry: _SEVERITIES.index(entry.severity))
+    name = classified.trace.info.file_name
+    return tuple(replace(entry, trace=name) for entry in entries)

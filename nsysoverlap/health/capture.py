@@ -1,0 +1,212 @@
+"""How the trace was captured: what was lost, hidden, or left out by the profiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import schema
+from ..intervals import IntervalSet
+from ..report import HealthEntry, format_share
+from ..units import format_ns
+from .case import Case, touches
+
+_LOST = "Error when processing events"
+_MAYBE_LOST = "Not all CUDA events"
+_RECAPTURE_NODES = "Capture again with `nsys profile --cuda-graph-trace=node`."
+_MOSTLY_OPAQUE = 0.5
+
+
+def events_lost(case: Case) -> Iterator[HealthEntry]:
+    """Work that was launched and not recorded."""
+    facts = case.classified.trace.facts
+    n_errors = sum(_LOST in text for _, text in facts.diagnostics)
+    hint = (
+        "Capture again; a shorter window (cudaProfilerStart/Stop) or an nsys as new as the "
+        "driver helps."
+    )
+    if n_errors:
+        yield HealthEntry(
+            "events-lost",
+            "error",
+            f"nsys could not process events ({n_errors:,} x), so GPU work is missing.",
+            hint,
+            count=n_errors,
+        )
+        return
+    n_calls = facts.launches.n_launches or 0
+    n_thunks = facts.launches.n_thunk_ranges or 0
+    if not case.has_rows and (n_calls or n_thunks):
+        what = f"{n_calls:,} launches" if n_calls else f"{n_thunks:,} XLA thunk ranges"
+        yield HealthEntry(
+            "events-lost",
+            "error",
+            f"The trace holds {what} but not one GPU activity: their events were lost.",
+            hint,
+            count=n_calls or n_thunks,
+        )
+
+
+def no_gpu_activity(case: Case) -> Iterator[HealthEntry]:
+    """Nothing ran on a GPU."""
+    if not case.has_rows:
+        yield HealthEntry(
+            "no-gpu-activity",
+            "error",
+            "The trace holds no GPU activity.",
+            "Capture with `nsys profile --trace=cuda,nvtx` around code that uses the GPU.",
+        )
+
+
+def opaque_graphs(case: Case) -> Iterator[HealthEntry]:
+    """CUDA graphs traced as a whole, of which the inside cannot be seen."""
+    trace, window = case.classified.trace, case.window
+    inside = touches(trace.graphs, window) & (trace.graphs.end_ns > trace.graphs.start_ns)
+    on_device = trace.stream_device[trace.graphs.stream]
+    opaque_ns, alone_ns, busy_ns, unusable = 0, 0, 0, False
+    for device, copies in zip(trace.devices, case.copies_by_device.tolist(), strict=True):
+        mine = inside & (on_device == device.index)
+        if not mine.any():
+            continue
+        # Graph launches beside recorded work count too; the budget knows only those alone.
+        spans = IntervalSet.from_spans(trace.graphs.start_ns[mine], trace.graphs.end_ns[mine])
+        opaque_ns += spans.clip(window.low, window.high).length
+        budget = case.devices[device.index].time_budget
+        busy = budget.total_ns - budget.idle_ns
+        alone_ns, busy_ns = alone_ns + budget.opaque_ns, busy_ns + busy
+        # One device that cannot be judged spoils the totals, as one rank among several does.
+        unusable |= not copies or budget.opaque_ns >= _MOSTLY_OPAQUE * busy
+    if not opaque_ns:
+        return
+    n = int(inside.sum())
+    tail = "copies in them cannot be seen" if unusable else "see the bounds of the hidden share"
+    yield HealthEntry(
+        "graph-opaque",
+        "error" if unusable else "warning",
+        f"{n:,} CUDA graph launches were traced as a whole ({format_ns(opaque_ns)}, "
+        f"{format_share(alone_ns / busy_ns)} of busy GPU time lies in them alone); {tail}.",
+        _RECAPTURE_NODES,
+        count=n,
+    )
+
+
+def graphs_without_rows(case: Case) -> Iterator[HealthEntry]:
+    """CUDA graph launches that left no row at all."""
+    missing = case.classified.trace.facts.launches.n_graph_launches_without_row or 0
+    if missing:
+        total = case.classified.trace.facts.launches.n_graph_launches
+        yield HealthEntry(
+            "graph-launches-without-rows",
+            "warning" if case.copies_by_device.any() else "error",
+            f"{missing:,} of {total:,} CUDA graph launches have no GPU row: what ran inside "
+            "them is invisible (nsys before 2024.6 records nothing for a graph traced as a whole).",
+            _RECAPTURE_NODES,
+            count=missing,
+        )
+
+
+def missing_tables(case: Case) -> Iterator[HealthEntry]:
+    """Kinds of rows that the export lacks."""
+    trace = case.classified.trace
+    if case.has_rows and not len(trace.kernels) and not len(trace.graphs):
+        yield HealthEntry(
+            "no-kernels",
+            "warning",
+            "The trace holds no kernels, so nothing in it could hide a copy.",
+            "Check that the capture window covers the computation.",
+        )
+    if case.has_rows and trace.facts.launches.n_launches is None:
+        yield HealthEntry(
+            "no-api-table",
+            "note",
+            "The export has no CUDA API calls, so lost launches cannot be noticed.",
+            "Export all tables: `nsys export --type sqlite` without `--tables`.",
+        )
+
+
+def launches_without_rows(case: Case) -> Iterator[HealthEntry]:
+    """Launches without a GPU row."""
+    launches = case.classified.trace.facts.launches
+    missing, total = launches.n_launches_without_row or 0, launches.n_launches or 0
+    if case.has_rows and missing:
+        yield HealthEntry(
+            "launches-without-rows",
+            "note",
+            f"{missing:,} of {total:,} kernel launches and async copies "
+            f"({format_share(missing / total)}) have no GPU row.",
+            "Normal where they were captured into a CUDA graph or lie at the edge of the trace.",
+            count=missing,
+        )
+
+
+def profiler_overhead(case: Case) -> Iterator[HealthEntry]:
+    """Time that the profiler itself took from the host."""
+    facts = case.classified.trace.facts
+    spans = IntervalSet.from_spans(facts.overhead_start_ns, facts.overhead_end_ns)
+    windows = [device.window_ns for device in case.devices]
+    measured = IntervalSet.from_spans([w[0] for w in windows], [w[1] for w in windows])
+    inside = spans.intersect(measured).length
+    if inside:
+        yield HealthEntry(
+            "profiler-overhead",
+            "note",
+            f"The profiler itself kept host threads busy for {format_ns(inside)} inside the "
+            "measured window.",
+            "Launches may be late there; step times without nsys are shorter.",
+        )
+
+
+def diagnostics(case: Case) -> Iterator[HealthEntry]:
+    """What nsys says of the capture."""
+    messages = Counter(
+        (level, " ".join(text.split()))
+        for level, text in case.classified.trace.facts.diagnostics
+        if _LOST not in text
+    )
+    for (level, text), n in sorted(messages.items(), key=lambda item: (-item[0][0], item[0][1])):
+        yield HealthEntry(
+            "diagnostic",
+            "warning" if level > 2 else "note",
+            f"nsys says: {text}",
+            _launches_with_rows(case) if _MAYBE_LOST in text else "",
+            count=n,
+        )
+
+
+def _launches_with_rows(case: Case) -> str:
+    """What to hold against a message that nearly every healthy trace carries."""
+    launches = case.classified.trace.facts.launches
+    total = launches.n_launches or 0
+    if not total:
+        return ""
+    found = total - (launches.n_launches_without_row or 0)
+    return f"{format_share(found / total)} of {total:,} launches and async copies have a GPU row."
+
+
+def derived(case: Case) -> Iterator[HealthEntry]:
+    """An export that another tool has changed."""
+    if case.classified.trace.info.derived_by_third_party:
+        yield HealthEntry(
+            "derived-trace",
+            "note",
+            "The export was cut or rewritten by another tool after nsys wrote it.",
+        )
+
+
+def copies_without_rows(case: Case) -> Iterator[HealthEntry]:
+    """Copies that were asked for while the export holds none."""
+    trace = case.classified.trace
+    is_copy = np.array(
+        [bool(schema.ASYNC_COPY_API.match(name)) for name in trace.host.api_names], np.bool_
+    )
+    n = int(is_copy[trace.host.calls.name].sum()) if len(is_copy) else 0
+    if case.has_rows and n and not len(trace.copies) and not len(trace.graphs):
+        yield HealthEntry(
+            "copies-without-rows",
+            "warning",
+            f"{n:,} asynchronous copies were launched, but the export holds not one copy.",
+            "Transfers may be missing; export all tables, or capture again.",
+            count=n,
+        )

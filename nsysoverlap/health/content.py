@@ -1,0 +1,107 @@
+"""What the trace holds: rows, kinds and names that are not what they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..report import HealthEntry
+from ..rules import comm_like_compute
+from ..trace import short_name
+from ..units import format_ns
+from .case import Case
+
+_SHOWN_NAMES = 3
+_LAST_COPY_KIND = 13
+
+
+def dropped_rows(case: Case) -> Iterator[HealthEntry]:
+    """Rows that could not be used."""
+    reasons = {
+        "no_timestamp": ("rows-without-timestamp", "have no timestamps (start = end = 0)"),
+        "negative_duration": ("rows-ending-early", "end before they start"),
+        "unreadable": ("rows-unreadable", "hold values that are no usable numbers"),
+    }
+    for dropped in case.classified.trace.facts.dropped:
+        for field, (code, reason) in reasons.items():
+            n = getattr(dropped, field)
+            if n:
+                yield HealthEntry(
+                    code,
+                    "warning",
+                    f"{n:,} rows of {dropped.table} {reason} and were left out.",
+                    "Numbers may be too low; capture again if they matter.",
+                    count=n,
+                )
+
+
+def no_transfers(case: Case) -> Iterator[HealthEntry]:
+    """Nothing that could be hidden."""
+    if not case.has_rows or case.has_transfers:
+        return
+    what, hint = "were recorded", "If this run should offload, check that it does."
+    outside = sum(device.n_outside_steps for device in case.devices)
+    if outside:
+        what = f"lie in the measured steps, but {outside:,} outside them"
+        hint = "If those matter, choose other steps, or measure all with `--steps none`."
+    yield HealthEntry("no-transfers", "note", f"No host transfers {what}.", hint)
+
+
+def unknown_copies(case: Case) -> Iterator[HealthEntry]:
+    """Copies of a kind unknown here."""
+    kinds = case.classified.trace.copies.copy_kind
+    unknown = (kinds == 0) | (kinds > _LAST_COPY_KIND)
+    if unknown.any():
+        shown = ", ".join(str(kind) for kind in np.unique(kinds[unknown]))
+        n = int(unknown.sum())
+        yield HealthEntry(
+            "unknown-copy-kind",
+            "warning",
+            f"{n:,} copies are of an unknown kind ({shown}) and count as other work.",
+            "Update nsysoverlap if this nsys is newer than it.",
+            count=n,
+        )
+
+
+def suspicious_names(case: Case) -> Iterator[HealthEntry]:
+    """Names that may be communication and count as compute."""
+    found = comm_like_compute(case.classified)
+    if found:
+        names = ", ".join(short_name(name) for name, _, _ in found[:_SHOWN_NAMES])
+        yield HealthEntry(
+            "comm-like-compute",
+            "warning",
+            f"{len(found):,} kernel names sound like communication but count as compute "
+            f"({format_ns(sum(total for _, total, _ in found))}): {names}.",
+            "See `nsysoverlap rules --explain NAME`; a rule in `--config FILE` can say otherwise.",
+            count=len(found),
+        )
+
+
+def unnamed_kernels(case: Case) -> Iterator[HealthEntry]:
+    """Kernels that no rule can know."""
+    trace = case.classified.trace
+    n = int((trace.kernels.name == trace.names.index("")).sum()) if "" in trace.names else 0
+    if n:
+        yield HealthEntry(
+            "kernels-without-names",
+            "warning",
+            f"{n:,} kernels have no name in the export and count as compute.",
+            "Collectives among them would be counted wrongly; export the report again.",
+            count=n,
+        )
+
+
+def unproven_devices(case: Case) -> Iterator[HealthEntry]:
+    """Rows that may share a GPU, or not."""
+    unproven = [device for device in case.classified.trace.devices if not device.proven]
+    if len(unproven) > 1:
+        yield HealthEntry(
+            "gpu-not-proven",
+            "note",
+            f"{len(unproven)} processes and ordinals cannot be matched to physical GPUs, so each "
+            "counts as a device of its own.",
+            "If they share a GPU, work of one may hide transfers of another unseen.",
+            count=len(unproven),
+        )

@@ -1,0 +1,88 @@
+"""What in an export could tell who made it, where, or on which machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..reader.database import open_database, probe
+from ..reader.values import text
+from ..schema import quote
+
+_KNOWN = {
+    "TARGET_INFO_SYSTEM_ENV": "the machine: host name, system, driver",
+    "TARGET_INFO_GPU": "names, uuids and bus addresses of GPUs",
+    "TARGET_INFO_CUDA_DEVICE": "uuids of GPUs",
+    "TARGET_INFO_NIC_INFO": "network cards",
+    "TARGET_INFO_SESSION_START_TIME": "date and time of the capture",
+    "META_DATA_CAPTURE": "command line and environment variables",
+    "META_DATA_EXPORT": "how, when and from which file it was exported",
+    "EXPORT_META_DATA": "how, when and from which file it was exported",
+    "PROCESSES": "names of running programs",
+    "ProcessStreams": "output of the program",
+    "ANALYSIS_FILE": "paths of log files",
+    "DIAGNOSTIC_EVENT": "messages of the profiler",
+    "NVTX_EVENTS": "texts of NVTX ranges, marks and threads",
+    "StringIds": "names of kernels, functions, ranges, threads and files",
+}
+_ENUMS = re.compile(r"^ENUM_|^NVTX_PAYLOAD_")
+_NUMBERS = re.compile(r"INT|REAL|FLOA|DOUB", re.IGNORECASE)
+_REVEALING = re.compile(
+    r"""
+    (?<![\w.)\]}>/])(?:/|~/|[A-Za-z]:\\)[\w.+@-]+[\\/][^\s"',;]*  # absolute path
+    | \\\\[\w.-]+\\\S+                                      # network path
+    | \w+://[^\s"',;]+                                      # address
+    | [\w.+-]+@[\w-]+\.[\w.-]+                              # user at a host
+    | \b\d{1,3}(?:\.\d{1,3}){3}\b(?!\.)                     # IPv4
+    """,
+    re.VERBOSE,
+)
+_SHOWN = 3
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Sensitive:
+    """Texts of one column of an export: how many rows hold one, and what they are.
+
+    `revealing` counts the distinct texts that hold a path, a host, a user or an address, of which
+    `examples` are some.
+    """
+
+    table: str
+    column: str
+    n: int
+    what: str
+    revealing: int = 0
+    examples: tuple[str, ...] = ()
+
+
+def find_sensitive(path: Path) -> list[Sensitive]:
+    """Every column of an export that holds texts, those with revealing ones first."""
+    result = []
+    with open_database(path) as connection:
+        for table in probe(connection, path.name).tables:
+            if _ENUMS.search(table):
+                continue
+            for column in connection.execute(f"PRAGMA table_info({quote(table)})").fetchall():
+                name, kind = str(column[1]), str(column[2])
+                if _NUMBERS.search(kind):
+                    continue
+                rows = connection.execute(
+                    f"SELECT {quote(name)}, count(*) FROM {quote(table)} "  # noqa: S608
+                    f"WHERE length({quote(name)}) > 0 AND typeof({quote(name)}) "
+                    f"IN ('text', 'blob') GROUP BY 1"
+                )
+                texts = {text(value) or "": n for value, n in rows}
+                if texts:
+                    shown = [t for t in texts if _REVEALING.search(t[:100_000])]
+                    examples = tuple(_cut(t) for t in shown[:_SHOWN])
+                    what = _KNOWN.get(table, "texts of a table that nsysoverlap does not read")
+                    n = sum(texts.values())
+                    result.append(Sensitive(table, name, n, what, len(shown), examples))
+    return sorted(result, key=lambda s: (not s.revealing, s.table, s.column))
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[:_LONGEST]}…"

@@ -1,0 +1,76 @@
+"""Which rows a slim copy keeps: all that the reader looks at, or those around a window.
+
+Around a window stay whole rows that touch it, and of each device the nearest row on either side:
+the first kernel after a copy says what waited for it, and the device's activity must reach as far
+as the window. What launched the rows is found by correlation id, and all that the host did from
+the first of those calls to the last one stays, with the ranges open meanwhile.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .. import schema
+from ..schema import FoundTable, Schema
+
+Condition = Callable[[FoundTable], str]
+"""SQL that picks rows of a table of the source; '' for all of them."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows that touch `[low, high)`; all rows where `window` is None."""
+
+    window: tuple[int, int] | None = None
+
+    def activity(self, table: FoundTable) -> str:
+        """Condition for GPU rows."""
+        if self.window is None:
+            return ""
+        low, high = self.window
+        start, end = table.sql("start"), table.sql("end")
+        owner = [name for name in ("global_pid", "device_id") if table.sql(name)]
+        group = f"GROUP BY {', '.join(str(table.sql(name)) for name in owner)}" if owner else ""
+
+        def nearest(pick: str, side: str) -> str:
+            return (
+                f"{table.rowid} IN (SELECT r FROM (SELECT {table.rowid} AS r, {pick}({start}) "  # noqa: S608
+                f"FROM source.{table.quoted} WHERE {start} {side} {group}))"
+            )
+
+        touches = f"{start} < {high} AND ({end} > {low} OR {start} >= {low})"
+        return f"{touches} OR {nearest('max', f'< {low}')} OR {nearest('min', f'>= {high}')}"
+
+    def host(self, db: sqlite3.Connection, found: Schema) -> Condition:
+        """Condition for calls and ranges, once the GPU rows have been copied."""
+        span = None if self.window is None else _launch_span(db, found)
+
+        def condition(table: FoundTable) -> str:
+            if span is None:
+                return ""
+            start, end = table.sql("start"), table.sql("end")
+            return f"{start} <= {span[1]} AND ({end} >= {span[0]} OR {end} IS NULL)"
+
+        return condition
+
+
+def _launch_span(db: sqlite3.Connection, found: Schema) -> tuple[int, int] | None:
+    """First start and last end of the calls behind the copied rows; None where there are none."""
+    calls = found.find(schema.RUNTIME)
+    if calls is None or not calls.sql("correlation_id"):
+        return None
+    copied = [
+        f"SELECT {table.sql('correlation_id')} FROM main.{table.quoted}"  # noqa: S608
+        for spec in schema.ACTIVITY_TABLES
+        if (table := found.find(spec)) is not None and table.sql("correlation_id")
+    ]
+    if not copied:
+        return None
+    first, last = db.execute(
+        f"SELECT min({calls.sql('start')}), max({calls.sql('end')}) FROM source.{calls.quoted} "  # noqa: S608
+        f"WHERE {calls.sql('correlation_id')} IN ({' UNION '.join(copied)}) "
+        f"AND {calls.sql('correlation_id')} <> 0"
+    ).fetchone()
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else None

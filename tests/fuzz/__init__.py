@@ -1,0 +1,1 @@
+"""Damaged exports, at random or guided by coverage: `make fuzz`."""

@@ -1,0 +1,43 @@
+"""A budgeted run of the fuzzer, and what it has found before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .damage import bases, check, damage
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    return [builder.write(folder / f"{i}.sqlite").read_bytes() for i, builder in enumerate(bases())]
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_every_kind_of_damage(kind: int, exports: list[bytes], tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(base=st.integers(0, 1), data=st.binary(min_size=4, max_size=120))
+    def run(base: int, data: bytes) -> None:
+        check(damage(bytes([base, kind]) + data, exports, path))
+
+    run()
+
+
+def test_undamaged_exports_give_reports(exports: list[bytes], tmp_path: Path) -> None:
+    for i in range(len(exports)):
+        path = damage(bytes([i, 0]), exports, tmp_path / "t.sqlite")
+        assert path.read_bytes() == exports[i]
+        assert check(path).split()[1] in ("report", "inconclusive")
+
+
+def test_damage_is_the_same_for_the_same_bytes(exports: list[bytes], tmp_path: Path) -> None:
+    data = bytes(range(1, 90))
+    first = damage(data, exports, tmp_path / "a.sqlite").read_bytes()
+    assert damage(data, exports, tmp_path / "b.sqlite").read_bytes() == first
+    assert first not in exports
