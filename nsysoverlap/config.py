@@ -84,7 +84,7 @@ def _parse(path: Path) -> dict[str, Any]:
         ) from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(
             f"{path.name}: is not valid TOML: {error}.", "Correct that line."
         ) from error

@@ -69,7 +69,7 @@ MEMCPY = TableSpec(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     (
         *_ACTIVITY,
-        _column("n_bytes", "bytes", required=True),
+        _column("n_bytes", "bytes", default=UNREADABLE, required=True),
         _column("copy_kind", "copyKind", required=True),
         _column("src_kind", "srcKind", default=NO_KIND),
         _column("dst_kind", "dstKind", default=NO_KIND),

@@ -332,6 +332,7 @@ def test_pipe_is_80_columns_wide() -> None:
 def test_progress_waits_and_clears_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with terminal.progress("Reading"):
         pass
@@ -343,6 +344,10 @@ def test_progress_waits_and_clears_up(
     shown = capsys.readouterr().err
     assert shown.startswith("\r| Reading\r/ Reading")
     assert shown.endswith("\r\x1b[K")
+    monkeypatch.setenv("CI", "true")
+    with terminal.progress("Reading"):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
 
 
 # Several traces.

@@ -97,6 +97,7 @@ RULE = '[[rule]]\npattern = "x"\nrole = "comm"\n'
     ("text", "message", "hint"),
     [
         ("a = \n", "mine.toml: is not valid TOML", "line"),
+        ("a = " + "[" * 5000, "mine.toml: is not valid TOML", "line"),
         ("[[rule]\n", "(at line 1", "line"),
         (b"# caf\xe9\n", "mine.toml: is not UTF-8 text (byte 5)", "UTF-8"),
         ("rules = []", "mine.toml: rules is not a known key", "Did you mean 'rule'?"),

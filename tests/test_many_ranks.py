@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -359,6 +360,31 @@ def test_a_scheduler_that_cannot_be_reached(tmp_path: Path, address: str) -> Non
     assert time.monotonic() - start < 10
     assert result.exit_code == 2
     assert f"The Dask scheduler {address} cannot be reached." in result.stderr
+
+
+@DASK
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_something_else_that_listens(tmp_path: Path, answer: bytes) -> None:
+    pytest.importorskip("distributed")
+    path = split_trace(tmp_path / "t.sqlite", d2h=(1, 2))
+    held = []
+
+    def serve() -> None:
+        while True:
+            try:
+                held.append(server.accept()[0])
+                held[-1].sendall(answer)
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        start = time.monotonic()
+        with pytest.raises(UsageError, match="cannot be reached"):
+            analyze_many([path], Options(), dask=f"127.0.0.1:{server.getsockname()[1]}")
+        assert time.monotonic() - start < 10
+    for connection in held:
+        connection.close()
 
 
 @DASK

@@ -222,6 +222,7 @@ def test_any_regex_of_the_user(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         (StepSpec("("), "no regular expression"),
+        (StepSpec("a{1,99999999999}"), "no regular expression"),
         (StepSpec("nothing like it"), "no NVTX range matches"),
         (StepSpec("idle"), "launched no GPU work"),
         (StepSpec(first=2, last=2), "step 2 is not among its 2 steps"),

@@ -89,8 +89,9 @@ def _silence_stdout() -> None:
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """A turning sign on stderr while the block runs: on a terminal only, after a second."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    """A turning sign on stderr while the block runs, after a second: on a terminal, not in CI."""
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    if in_ci or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     done = threading.Event()

@@ -5,7 +5,9 @@ The traces lie on storage that all workers see under the same path; only reports
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-CONNECT_S = 8
+CONNECT_S = 6
 """Patience with a scheduler that does not answer, and then with one that has no workers."""
 
 
@@ -68,6 +70,16 @@ def _outcome(future: Any, name: str) -> Outcome:
     raise error
 
 
+async def _greet(address: str) -> None:
+    """Shake hands with a scheduler and leave; `Client` waits for a silent one without end."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")
+    comm = await asyncio.wait_for(connect(address, timeout=CONNECT_S, **arguments), CONNECT_S)
+    comm.abort()
+
+
 @contextmanager
 def _client(address: str) -> Iterator[Client]:
     try:
@@ -77,8 +89,12 @@ def _client(address: str) -> Iterator[Client]:
             "--dask needs Dask, which is not installed.", "Run: pip install 'nsysoverlap[dask]'"
         ) from error
     try:
+        # In a thread, for a notebook has a running event loop of its own.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(_greet(address))).result()
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    # Dask takes the answer of a web server for the size of a message: MemoryError.
+    except (OSError, ValueError, TypeError, MemoryError) as error:
         raise UsageError(
             f"The Dask scheduler {address} cannot be reached.",
             "Check the address and that it runs, such as tcp://host:8786.",

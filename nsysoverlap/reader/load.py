@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
 from .host import read_host, read_waits
 from .strings import strings
+
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
 def read_trace(
@@ -124,6 +127,12 @@ def _recode(table: Columns, column: str, new_codes: Sequence[int]) -> None:
     table.values[column] = np.array(new_codes, dtype=np.int32)[table.values[column]]
 
 
+def _version(meta: Mapping[str, str], name: str) -> str | None:
+    """A version, where it is one: anything else has no business in a report."""
+    value = meta.get(name, "")
+    return value if _VERSION.fullmatch(value) else None
+
+
 def _info(
     path: Path,
     connection: sqlite3.Connection,
@@ -135,8 +144,8 @@ def _info(
     present = {spec.name for spec in schema.ACTIVITY_TABLES if found.find(spec) is not None}
     return TraceInfo(
         file_name=path.name,
-        product_version=meta.get("EXPORT_PRODUCT_VERSION"),
-        schema_version=meta.get("EXPORT_SCHEMA_VERSION"),
+        product_version=_version(meta, "EXPORT_PRODUCT_VERSION"),
+        schema_version=_version(meta, "EXPORT_SCHEMA_VERSION"),
         capture=facts.capture_settings(connection, found),
         tables={name: len(tables[name].values["start_ns"]) for name in sorted(present)},
         gpus=tuple(entry.gpu for entry in gpus.listed),

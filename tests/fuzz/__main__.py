@@ -7,15 +7,17 @@ A failure is written to `--folder` as the bytes that caused it, and `--replay FI
 from __future__ import annotations
 
 import argparse
+import importlib
 import random
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-
-from .damage import bases, check, damage
+from typing import Any
 
 
 def main() -> int:
@@ -26,58 +28,60 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="bytes that caused a failure")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    atheris = _atheris()
+    guided = atheris.instrument_imports(include=["nsysoverlap"]) if atheris else nullcontext()
+    with guided:
+        from .damage import bases, check, damage
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        exports = [
-            builder.write(folder / f"{i}.sqlite").read_bytes() for i, builder in enumerate(bases())
-        ]
+        path = Path(name) / "t.sqlite"
+        exports = [builder.write(path).read_bytes() for builder in bases()]
+
+        def one(data: bytes) -> str:
+            return check(damage(data, exports, path))
+
         if arguments.replay is not None:
-            print(check(damage(arguments.replay.read_bytes(), exports, folder / "t.sqlite")))
+            print(one(arguments.replay.read_bytes()))
             return 0
-        if _has_atheris():
-            return _guided(arguments, exports, folder)
-        return _random(arguments, exports, folder)
+        if atheris is None:
+            return _random(one, arguments.seconds, arguments.folder)
+        return _guided(atheris, one, arguments.seconds, arguments.folder)
 
 
-def _has_atheris() -> bool:
+def _atheris() -> Any:
     try:
-        import atheris  # noqa: F401
+        return importlib.import_module("atheris")
     except ImportError:
-        return False
-    return True
+        print("atheris is not installed: damage at random.")
+        return None
 
 
-def _guided(arguments: argparse.Namespace, exports: list[bytes], folder: Path) -> int:
-    import atheris
+def _guided(atheris: Any, one: Callable[[bytes], str], seconds: float, folder: Path) -> int:
+    def quietly(data: bytes) -> None:
+        one(data)
 
-    def one(data: bytes) -> None:
-        check(damage(data, exports, folder / "t.sqlite"))
-
-    atheris.instrument_all()
-    corpus = arguments.folder / "corpus"
+    corpus = folder / "corpus"
     corpus.mkdir(exist_ok=True)
     flags = [
-        f"-max_total_time={int(arguments.seconds)}",
-        "-max_len=400",
-        "-timeout=60",
-        f"-artifact_prefix={arguments.folder}/",
+        f"-max_total_time={int(seconds)}",
+        f"-artifact_prefix={folder}/",
+        *("-max_len=400", "-len_control=0", "-timeout=60"),
     ]
-    atheris.Setup([sys.argv[0], *flags, str(corpus)], one)
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], quietly)
+    # Ends the process by itself, with an exit status that tells.
     atheris.Fuzz()
     return 0
 
 
-def _random(arguments: argparse.Namespace, exports: list[bytes], folder: Path) -> int:
-    print("atheris is not installed: damage at random.")
+def _random(one: Callable[[bytes], str], seconds: float, folder: Path) -> int:
     choose, outcomes, failures = random.Random(), Counter[str](), 0
-    until = time.monotonic() + arguments.seconds
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         data = choose.randbytes(choose.randint(4, 200))
         try:
-            outcomes[check(damage(data, exports, folder / "t.sqlite"))] += 1
+            outcomes[one(data)] += 1
         except Exception:
             failures += 1
-            kept = arguments.folder / f"failure-{data.hex()[:16]}"
+            kept = folder / f"failure-{data.hex()[:16]}"
             kept.write_bytes(data)
             print(f"{kept}:\n{traceback.format_exc()}")
     print(dict(outcomes), f"{failures} failures")
