@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO_TRACE := tests/fixtures/jax_unroll_lhs.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format golden docs clean
+.PHONY: help demo test lint format golden docs bench fuzz clean
 
 help:
 	@echo "make demo    install into $(VENV) and print the report of a real H200 trace"
@@ -14,6 +14,8 @@ help:
 	@echo "make format  let ruff format the code"
 	@echo "make golden  write the expected reports anew; read the diff before you commit it"
 	@echo "make docs    write the generated parts of the documentation anew"
+	@echo "make bench   time reading and reporting against a plain C reader; needs gcc, libsqlite3-dev"
+	@echo "make fuzz    damage traces at random for ten minutes"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +48,12 @@ golden: $(VENV)/.developing
 
 docs: $(VENV)/.developing
 	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/.developing
+	$(BIN)/python -m benchmarks.run
+
+fuzz: $(VENV)/.developing
+	$(BIN)/python -m tests.fuzz
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

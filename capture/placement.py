@@ -39,7 +39,8 @@ def cut(value: Array, piece_bytes: int) -> list[Array]:
     length = value.shape[1]
     wanted = min(length, -(-value.size * value.dtype.itemsize // piece_bytes))
     n_pieces = next(n for n in range(wanted, length + 1) if length % n == 0)
-    return jnp.split(value, n_pieces, axis=1)
+    pieces: list[Array] = jnp.split(value, n_pieces, axis=1)
+    return pieces
 
 
 def fetch(on_host: Array, landing: Array) -> Array:

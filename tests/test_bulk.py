@@ -170,7 +170,9 @@ def test_errors_of_sqlite_come_out_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(bulk, "careful_integer", lambda column, default: f"no_such_function({column})")
+    monkeypatch.setattr(
+        bulk, "careful_integer", lambda column, default: f"no_such_function({column})"
+    )
     path = execute(tmp_path / "t.sqlite", "CREATE TABLE t (a, b)")
     for _ in range(3):
         execute(path, "INSERT INTO t VALUES ('x', 2)")

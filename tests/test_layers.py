@@ -35,7 +35,7 @@ MEASURING = (
     "timeline_data",
 )
 # From files to reports.
-ANALYSIS = ("analysis", "transfers", "ranks")
+ANALYSIS = ("analysis", "transfers", "ranks", "slim")
 # Reports held against limits, other reports, or what was stored.
 JUDGING = ("gate", "history", "compare")
 # All of it to words, strings and pictures.
@@ -63,7 +63,7 @@ EXCEPTIONS = {
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.
 LIBRARIES = {
-    "sqlite3": ("reader", "history"),
+    "sqlite3": ("reader", "history", "slim"),
     "sqlite_utils": ("history",),
     "matplotlib": ("plots", "history"),
     "jinja2": ("reporters",),

@@ -137,7 +137,8 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
     if slowdown.p10_ratio is not None and slowdown.p90_ratio is not None:
         spread = f", p10-p90 {slowdown.p10_ratio:.2f}x-{slowdown.p90_ratio:.2f}x"
     compared = f"{format_share(slowdown.compared_share)} of {beside} compared"
-    return f"{effect} (n {slowdown.n_beside:,} against {slowdown.n_alone:,} alone{spread}; {compared})."
+    launches = f"n {slowdown.n_beside:,} against {slowdown.n_alone:,} alone"
+    return f"{effect} ({launches}{spread}; {compared})."
 
 
 def _cost(slowdown: Slowdown, n_steps: int) -> str:
