@@ -19,7 +19,7 @@ import pytest
 from benchmarks.generate import generate
 from nsysoverlap import analyze, read_trace
 from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader import bulk
+from nsysoverlap.reader import bulk, pages
 
 from .readerkit import execute
 from .tracebuilder import TraceBuilder, build
@@ -155,7 +155,7 @@ def test_a_file_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     path, other = tmp_path / "t.sqlite", tmp_path / "other.sqlite"
     shutil.copy(h200("jax_unroll_lhs"), path)
     shutil.copy(h200("micro_hidden"), other)
-    original = bulk.read_pages
+    original = pages.read_pages
 
     def and_replace(*arguments: object) -> object:
         if other.exists():
@@ -173,7 +173,7 @@ def test_a_file_cut_while_it_is_read(
 ) -> None:
     path = tmp_path / "t.sqlite"
     shutil.copyfile(h200("jax_unroll_lhs"), path)
-    original = bulk.read_pages
+    original = pages.read_pages
 
     def and_cut(*arguments: object) -> object:
         os.truncate(path, size)
