@@ -18,6 +18,7 @@ from .launches import Launches
 from .links import LinkOverride
 from .operations import measure_operations, transfer_labels
 from .reader import read_trace
+from .reader.bulk import usable_threads
 from .report import Basis, DeviceReport, OverlapReport, TraceReport
 from .rules import Classified, RuleSet, classify
 from .steps import StepPlan, StepSpec, plan_steps
@@ -143,9 +144,13 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
 def _measure_devices(
     cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
 ) -> tuple[DeviceReport, ...]:
+    threads = usable_threads(threads)
     # The first one alone: it fills what they share.
-    first = tuple(measure_device(case, links) for case in cases[:1])
-    with ThreadPoolExecutor(max(1, threads)) as executor:
+    n_alone = 1 if threads > 1 else len(cases)
+    first = tuple(measure_device(case, links) for case in cases[:n_alone])
+    if n_alone == len(cases):
+        return first
+    with ThreadPoolExecutor(threads) as executor:
         others = executor.map(lambda case: measure_device(case, links), cases[1:])
         return (*first, *others)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from .errors import TraceFileError
 
@@ -137,6 +138,14 @@ META_CAPTURE = TableSpec("META_DATA_CAPTURE", _META)
 
 ACTIVITY_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
 COUNTED_TABLES = (*ACTIVITY_TABLES, RUNTIME, NVTX, DIAGNOSTIC, OVERHEAD)
+_KNOWN = frozenset(
+    spec.name.lower()
+    for spec in (
+        *(*COUNTED_TABLES, SYNCHRONIZATION, CUDA_EVENT, STRINGS),
+        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE),
+    )
+)
+_VERSION = re.compile(r"_V\d+$", re.IGNORECASE)
 
 KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
@@ -187,14 +196,21 @@ class Schema:
         """Whether any table is one only nsys writes."""
         return any(_MARKS_OF_AN_EXPORT.match(name) for name in self.tables)
 
+    @cached_property
+    def _by_spec(self) -> dict[str, list[str]]:
+        """Tables by their name in small letters, without the suffix of a version."""
+        found: dict[str, list[str]] = {}
+        for name in self.tables:
+            found.setdefault(_VERSION.sub("", name).lower(), []).append(name)
+        return found
+
     def find(self, spec: TableSpec) -> FoundTable | None:
         """The table with its columns; None where it is absent.
 
         A table may carry a version suffix (`_V2`). Raises `TraceFileError` where a column that
         nothing can stand in for is missing.
         """
-        versioned = re.compile(rf"{re.escape(spec.name)}(_V\d+)?", re.IGNORECASE)
-        names = sorted((name for name in self.tables if versioned.fullmatch(name)), key=_age)
+        names = sorted(self._by_spec.get(spec.name.lower(), ()), key=_age)
         if not names:
             return None
         real = {column.lower(): column for column in self.tables[names[-1]]}
@@ -219,6 +235,11 @@ class Schema:
     def first(self, specs: Iterable[TableSpec]) -> FoundTable | None:
         """The first of several tables that exists."""
         return next((found for spec in specs if (found := self.find(spec))), None)
+
+
+def known(table: str) -> bool:
+    """Whether a table of this name is one that is read, whatever version it is of."""
+    return _VERSION.sub("", table).lower() in _KNOWN
 
 
 def _age(table: str) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,11 @@ class InternalFailure(Failure):
         )
 
 
+_NO_MEMORY = "Not enough memory. Use a machine with more memory, or a shorter capture."
+_MEMORY = re.compile(r"allocate memory|failed to map", re.IGNORECASE)
+"""What the system says of a library that it has no memory for."""
+
+
 @contextmanager
 def errors_as_exits() -> Iterator[None]:
     """Turn whatever goes wrong inside into click's exceptions, which carry exit codes."""
@@ -62,9 +68,11 @@ def errors_as_exits() -> Iterator[None]:
     except KeyboardInterrupt:
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
     except MemoryError as error:
-        raise Failure(
-            "Not enough memory. Use a machine with more memory, or a shorter capture."
-        ) from error
+        raise Failure(_NO_MEMORY) from error
+    except ImportError as error:
+        if not _MEMORY.search(str(error)):
+            raise InternalFailure(clean_text(f"ImportError: {error}")) from error
+        raise Failure(_NO_MEMORY) from error
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()

@@ -42,10 +42,13 @@ class Context:
         """For each case which of its rows count: those that start in the measured time."""
         return tuple(case.counted.contains(case.rows.start_ns) for case in self.cases)
 
-    @cached_property
-    def idle(self) -> tuple[IntervalSet, ...]:
-        """For each case the measured instants at which nothing ran that hides a transfer."""
-        return tuple(case.window.subtract(case.lanes.active) for case in self.cases)
+    @property
+    def idle(self) -> Iterator[IntervalSet]:
+        """For each case the measured instants at which nothing ran that hides a transfer.
+
+        Made anew each time, for these sets are as large as the trace.
+        """
+        return (case.window.subtract(case.lanes.active) for case in self.cases)
 
     @cached_property
     def exposed_ns(self) -> tuple[Int64Array, ...]:
@@ -57,7 +60,8 @@ class Context:
 
     def exposed(self, i: int, mask: BoolArray) -> IntervalSet:
         """Measured instants at which one of the picked rows of case i was exposed."""
-        return self.cases[i].rows.select(mask).union.intersect(self.idle[i])
+        case = self.cases[i]
+        return case.rows.select(mask).union.subtract(case.lanes.active).intersect(case.window)
 
     def per_step(self, ns: int) -> int:
         """A total as a mean per step, rounded down; the total itself without steps."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import schema
 from ..arrays import BoolArray
-from ..schema import Schema, TableSpec
+from ..schema import TableSpec
 from ..trace import Activities, Copies, Dropped, Kernels, LaunchShapes
-from .bulk import Block, Query, read_blocks, unreadable
+from .bulk import Block, Query, unreadable
 from .codes import Codes, TupleCodes
-from .growing import join
+from .source import Source
 
 # Differences of two times below this bound cannot overflow int64.
 _LARGEST_TIME = 2**62
@@ -70,22 +69,13 @@ class Columns:
         return {name: self.values[name] for name in names}
 
 
-def read_columns(
-    path: Path, found: Schema, spec: TableSpec, registry: Registry, shift_ns: int, threads: int
-) -> Columns:
+def read_columns(source: Source, spec: TableSpec, registry: Registry, shift_ns: int) -> Columns:
     """All usable rows of one activity table; empty columns where the table is absent."""
-    table = found.find(spec)
+    table = source.found.find(spec)
     columns: dict[str, Any] = {}
     if table is not None:
         query = Query.of(table, (column.name for column in spec.columns))
-        columns = join(
-            read_blocks(
-                path,
-                query,
-                lambda block: _digest(block, spec, registry, shift_ns),
-                threads=threads,
-            )
-        )
+        columns = source.read(query, lambda block: _digest(block, spec, registry, shift_ns))
     if not columns:
         empty = {c.name: np.empty(0, np.int64) for c in spec.columns}
         columns = _digest(empty, spec, registry, shift_ns)

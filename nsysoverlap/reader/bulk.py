@@ -7,13 +7,13 @@ for all of int64 and need no package beyond numpy, and both work on several thre
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -27,16 +27,14 @@ from .pages import Layout, PageFile, UnusualError, find_layout, read_pages
 
 BLOCK_ROWS = 1 << 16
 """Rows that SQLite packs at a time."""
-BLOCK_BYTES = 1 << 20
-"""Bytes of pages that are taken apart at a time."""
+BLOCK_BYTES = 4 << 20
+"""Bytes of pages taken apart at a time; with fewer, threads wait for the interpreter lock."""
 _RANGES_PER_THREAD = 8
 _AHEAD = 4
 """Blocks that are read ahead for each thread."""
 
 Block = dict[str, Int64Array]
 T = TypeVar("T")
-S = TypeVar("S")
-C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -81,17 +79,25 @@ class Query:
 
 
 def read_blocks(
-    path: Path, query: Query, digest: Callable[[Block], T], *, threads: int = 2
+    path: Path,
+    query: Query,
+    digest: Callable[[Block], T],
+    *,
+    threads: int = 2,
+    connection: sqlite3.Connection | None = None,
 ) -> Iterator[T]:
     """Read all rows of `query` and yield `digest(block)` of each block in rowid order.
+
+    `connection` is one to the same file to use on this thread, where there is one.
 
     A block maps every column name, and `row` for the rowid, to an int64 array. NULL and blank
     text become the column's default; a value that is no integer becomes `-2**63` (see
     `unreadable`).
     """
-    with connect_many(path, max(1, threads)) as pool:
+    threads = usable_threads(threads)
+    with connect_many(path, threads, connection) as pool:
         try:
-            layout = pool.run(lambda c: find_layout(c, query.table, query.names, query.sized))
+            layout = find_layout(pool.connection(), query.table, query.names, query.sized)
             with PageFile(path) as file:
                 yield from _from_pages(pool, file, layout, query, digest)
             return
@@ -112,13 +118,13 @@ def _from_pages(
     step = max(1, BLOCK_BYTES // file.page_size)
     bounds = [*range(0, len(pages), step), len(pages)]
 
-    def part(connection: sqlite3.Connection, span: tuple[int, int]) -> list[T]:
+    def part(span: tuple[int, int]) -> list[T]:
         begin, end = span
         reach = (int(last[begin - 1]) + 1 if begin else -(2**63), int(last[end - 1]))
         try:
             block = read_pages(file, layout, pages[begin:end], reach)
         except UnusualError:
-            return _read_range(connection, query, reach, digest)
+            return _read_range(pool.connection(), query, reach, digest)
         return [digest(block)]
 
     return pool.map(part, list(pairwise(bounds)))
@@ -127,11 +133,20 @@ def _from_pages(
 def _from_sqlite(
     pool: connect_many, query: Query, digest: Callable[[Block], T], threads: int
 ) -> Iterator[T]:
-    span = pool.run(lambda c: _rowid_range(c, query.table))
+    span = _rowid_range(pool.connection(), query.table)
     if span is None:
         return iter(())
-    ranges = _split(span[0], span[1], max(1, threads) * _RANGES_PER_THREAD)
-    return pool.map(lambda c, span: _read_range(c, query, span, digest), ranges)
+    ranges = _split(span[0], span[1], threads * _RANGES_PER_THREAD)
+    return pool.map(lambda span: _read_range(pool.connection(), query, span, digest), ranges)
+
+
+def usable_threads(wanted: int) -> int:
+    """How many threads to work with: one where `ulimit -v` limits the memory of the process.
+
+    There a thread may fail to start, or end without a word while another one waits for it.
+    """
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return 1 if limited else max(1, wanted)
 
 
 def unreadable(values: Int64Array) -> BoolArray:
@@ -141,13 +156,15 @@ def unreadable(values: Int64Array) -> BoolArray:
 
 
 class connect_many:  # noqa: N801 - used as a context manager, like `open`
-    """A thread pool in which every thread has its own read-only connection."""
+    """A thread pool in which every thread that asks has its own read-only connection."""
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, path: Path, threads: int, own: sqlite3.Connection | None = None) -> None:
         self._path = path
         self._threads = threads
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        if own is not None:
+            self._local.connection = own
 
     def __enter__(self) -> connect_many:
         return self
@@ -156,37 +173,31 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
         for connection in self._connections:
             connection.close()
 
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do one piece of work on this thread's connection."""
-        connection = getattr(self._local, "connection", None)
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection; opened when first asked for, since pages need none."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path)
             self._connections.append(connection)
-        return work(connection)
+        return connection
 
     def map(
-        self,
-        work: Callable[[sqlite3.Connection, tuple[int, int]], list[T]],
-        ranges: Sequence[tuple[int, int]],
+        self, work: Callable[[tuple[int, int]], list[T]], ranges: Sequence[tuple[int, int]]
     ) -> Iterator[T]:
         """Do `work` for each range, on the threads; yield all results in order."""
         if self._threads == 1 or len(ranges) == 1:
             for span in ranges:
-                yield from self.run(partial(_call, work, span))
+                yield from work(span)
             return
         with ThreadPoolExecutor(self._threads) as executor:
             # Not all at once: results must not pile up before they are taken.
             waiting: deque[Future[list[T]]] = deque()
             for span in ranges:
-                waiting.append(executor.submit(self.run, partial(_call, work, span)))
+                waiting.append(executor.submit(work, span))
                 if len(waiting) > _AHEAD * self._threads:
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
-
-
-def _call(work: Callable[[C, S], T], span: S, connection: C) -> T:
-    return work(connection, span)
 
 
 def _rowid_range(connection: sqlite3.Connection, table: FoundTable) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import TraceFileError
-from ..schema import Schema
+from ..schema import Schema, known
 from ..schema import quote as quote_identifier
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
@@ -141,7 +141,11 @@ def probe(connection: sqlite3.Connection, file_name: str) -> Schema:
             f"{file_name}: is an SQLite database but not an nsys export (tables: {found}).",
             _EXPORT_HINT,
         )
-    return Schema(file_name, {name: _columns(connection, name) for name in names})
+    # Of the other tables nobody asks for columns, and there may be a hundred thousand.
+    return Schema(
+        file_name,
+        {name: _columns(connection, name) if known(name) else () for name in names},
+    )
 
 
 def _one_line(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from ..host import HostSide
 from ..schema import FoundTable, Schema
 from ..trace import LaunchFacts, Stream, TraceFacts
 from .activities import Columns
-from .bulk import Query, read_blocks, unreadable
-from .growing import join
+from .bulk import Query, unreadable
 from .privacy import allowed_setting, scrub, scrub_value
+from .source import Source
 from .values import integer, text
 
 _ENVIRONMENT = re.compile(r"(^|:)ENVIRONMENT_VARIABLE$")
@@ -98,21 +97,19 @@ def diagnostics(connection: sqlite3.Connection, found: Schema) -> tuple[tuple[in
 
 
 def trace_facts(
-    path: Path,
-    connection: sqlite3.Connection,
-    found: Schema,
+    source: Source,
     tables: Mapping[str, Columns],
     streams: Sequence[Stream],
     host: HostSide,
 ) -> TraceFacts:
     """Dropped rows, diagnostics, profiler overhead and launches of one export."""
+    connection, found = source.connection, source.found
     launches = launch_facts(connection, found, tables, streams, host)
     dropped = tuple(t.dropped for t in tables.values() if t.dropped.total)
     overhead = found.find(schema.OVERHEAD)
     start = end = np.empty(0, np.int64)
     if overhead is not None:
-        query = Query.of(overhead, ("start", "end"))
-        spans = join(read_blocks(path, query, lambda block: block, threads=1))
+        spans = source.read(Query.of(overhead, ("start", "end")), lambda block: block)
         if spans:
             start, end = spans["start"], spans["end"]
             keep = ~(unreadable(start) | unreadable(end))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,9 @@ from ..arrays import BoolArray, Int32Array, Int64Array
 from ..host import Calls, HostSide, Ranges, Waits
 from ..schema import FoundTable, Schema
 from ..trace import Stream
-from .bulk import Block, Query, read_blocks, unreadable
+from .bulk import Block, unreadable
 from .codes import Codes, TupleCodes
-from .growing import join
+from .source import Source
 from .strings import strings
 from .values import integer, text
 
@@ -28,49 +26,9 @@ _LARGEST_TIME = 2**62
 _TEXT_ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The open export that everything here reads from."""
-
-    path: Path
-    connection: sqlite3.Connection
-    found: Schema
-    threads: int
-
-    def columns(
-        self,
-        table: FoundTable,
-        names: tuple[str, ...],
-        digest: Callable[[Block], dict[str, Any]],
-        sized: tuple[str, ...] = (),
-    ) -> dict[str, Any]:
-        """What `digest` makes of the rows, block by block, joined.
-
-        It is given int64 columns, the rowid as `row`; absent columns hold their default.
-        """
-        defaults = {column.name: column.default for column in table.spec.columns}
-        defaults |= dict.fromkeys(sized, 0) | {"row": 0}
-        wanted = ("row", *names, *sized)
-
-        def filled(block: Block) -> dict[str, Any]:
-            n = len(block["row"])
-            return digest(
-                {
-                    name: block[name] if name in block else np.full(n, defaults[name], np.int64)
-                    for name in wanted
-                }
-            )
-
-        query = Query.of(table, names, sized)
-        rows = join(read_blocks(self.path, query, filled, threads=self.threads))
-        return rows or filled({name: np.empty(0, np.int64) for name in wanted})
-
-
-def read_host(
-    path: Path, connection: sqlite3.Connection, found: Schema, *, ranges: bool, threads: int
-) -> HostSide:
+def read_host(source: Source, *, ranges: bool) -> HostSide:
     """Calls, ranges and threads; NVTX ranges only where wanted. Waits come with `read_waits`."""
-    source = _Source(path, connection, found, threads)
+    found = source.found
     tids, texts = Codes(), _Texts()
     calls_table = found.find(schema.RUNTIME)
     ranges_table = found.find(schema.NVTX)
@@ -92,7 +50,7 @@ def read_host(
     )
 
 
-def _calls(source: _Source, table: FoundTable, tids: Codes) -> tuple[Calls, tuple[str, ...]]:
+def _calls(source: Source, table: FoundTable, tids: Codes) -> tuple[Calls, tuple[str, ...]]:
     names = interesting_calls(source.connection, source.found)
     if not names:
         return Calls(), ()
@@ -157,7 +115,7 @@ class _Texts:
         return self.known.setdefault(text, len(self.known))
 
 
-def _ranges(source: _Source, table: FoundTable, tids: Codes, texts: _Texts) -> Ranges:
+def _ranges(source: Source, table: FoundTable, tids: Codes, texts: _Texts) -> Ranges:
     text_ids = Codes()
 
     def digest(block: Block) -> dict[str, Any]:
@@ -193,14 +151,14 @@ def _ranges(source: _Source, table: FoundTable, tids: Codes, texts: _Texts) -> R
     return Ranges(**rows, n_unclosed=n_unclosed)
 
 
-def _registered(source: _Source, ids: Int64Array, texts: _Texts) -> Int32Array:
+def _registered(source: Source, ids: Int64Array, texts: _Texts) -> Int32Array:
     """Codes of the texts of StringIds ids; ids below 0 stand for none."""
     found = strings(source.connection, source.found, ids)
     labels = [label if i >= 0 else "" for i, label in zip(ids.tolist(), found, strict=True)]
     return np.array([texts.code(label) for label in labels], np.int32)
 
 
-def _written(source: _Source, table: FoundTable, rows: Int64Array, texts: _Texts) -> Int32Array:
+def _written(source: Source, table: FoundTable, rows: Int64Array, texts: _Texts) -> Int32Array:
     """Codes of the texts that stand in some rows themselves; `rows` rises."""
     codes = np.full(len(rows), texts.code(""), np.int32)
     if not len(rows):
@@ -220,14 +178,9 @@ def _written(source: _Source, table: FoundTable, rows: Int64Array, texts: _Texts
     return codes
 
 
-def read_waits(
-    path: Path,
-    connection: sqlite3.Connection,
-    found: Schema,
-    host: HostSide,
-    streams: Sequence[Stream],
-) -> Waits | None:
+def read_waits(source: Source, host: HostSide, streams: Sequence[Stream]) -> Waits | None:
     """Stream waits joined to event records by eventSyncId; None where the schema has none."""
+    found = source.found
     waits, records = found.find(schema.SYNCHRONIZATION), found.find(schema.CUDA_EVENT)
     if any(t is not None and t.sql("event_sync_id") is None for t in (waits, records)):
         return None
@@ -235,7 +188,6 @@ def read_waits(
         # Nothing waited, or it was not recorded: the calls tell.
         asked = any(schema.STREAM_WAIT_API.match(name) for name in host.api_names)
         return None if asked else Waits()
-    source = _Source(path, connection, found, 1)
     names = tuple(column.name for column in schema.CUDA_EVENT.columns)
     wait = source.columns(waits, names, _with_event)
     called, is_wait = _called(host, wait, schema.STREAM_WAIT_API)

@@ -19,6 +19,7 @@ from .activities import Columns, Registry, read_columns
 from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
 from .host import read_host, read_waits
+from .source import Source
 from .strings import strings
 
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
@@ -83,10 +84,9 @@ def _read(
     found = probe(connection, path.name)
     meta = facts.export_meta(connection, found)
     shift_ns = facts.time_shift_ns(meta)
-    registry = Registry()
+    registry, source = Registry(), Source(path, connection, found, threads)
     tables = {
-        spec.name: read_columns(path, found, spec, registry, shift_ns, threads)
-        for spec in schema.ACTIVITY_TABLES
+        spec.name: read_columns(source, spec, registry, shift_ns) for spec in schema.ACTIVITY_TABLES
     }
     kernels = tables[schema.KERNEL.name]
     ids = registry.names.values()
@@ -106,8 +106,8 @@ def _read(
     for table in tables.values():
         _recode(table, "stream", [place[key] for key in keys])
 
-    host = read_host(path, connection, found, ranges=ranges, threads=threads)
-    waits = read_waits(path, connection, found, host, streams) if ranges else None
+    host = read_host(source, ranges=ranges)
+    waits = read_waits(source, host, streams) if ranges else None
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),
@@ -117,7 +117,7 @@ def _read(
         streams=streams,
         devices=devices,
         names=names,
-        facts=facts.trace_facts(path, connection, found, tables, streams, host),
+        facts=facts.trace_facts(source, tables, streams, host),
         host=replace(host, waits=waits),
     )
 
