@@ -9,6 +9,9 @@ import numpy as np
 
 from .arrays import BoolArray, Int32Array, Int64Array
 
+NEVER = np.iinfo(np.int64).min
+"""The time of what did not happen; times of a trace may be below zero, but never this low."""
+
 
 def _none64() -> Int64Array:
     return np.empty(0, np.int64)
@@ -86,10 +89,10 @@ class Waits:
         before: Int64Array,
     ) -> Int64Array:
         """The latest `record_ns` that the streams `waiting` had been told, before a host time, to
-        wait for on the streams `recording`; -1 for none. Every argument has shape (n,).
+        wait for on the streams `recording`; `NEVER` for none. Every argument has shape (n,).
         """
         if not len(self):
-            return np.full(len(waiting), -1, np.int64)
+            return np.full(len(waiting), NEVER, np.int64)
         found = self._by_pair
         key = waiting.astype(np.int64) * found.width + recording
         pair = np.minimum(np.searchsorted(found.pairs, key), len(found.pairs) - 1)
@@ -97,7 +100,7 @@ class Waits:
         at = np.searchsorted(found.place, pair * (len(self) + 1) + rank, side="left") - 1
         hit = (found.pairs[pair] == key) & (at >= 0)
         hit &= found.place[np.maximum(at, 0)] // (len(self) + 1) == pair
-        return np.where(hit, found.latest[np.maximum(at, 0)], -1)
+        return np.where(hit, found.latest[np.maximum(at, 0)], NEVER)
 
     @cached_property
     def _by_pair(self) -> _Pairs:

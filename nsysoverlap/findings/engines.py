@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import BoolArray, Int64Array
 from ..case import DeviceCase
 from ..exposure import in_graph
+from ..host import NEVER
 from ..report import Finding
 from ..rules import Role
 from ..units import format_ns
@@ -145,7 +146,7 @@ def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
     at = np.searchsorted(end[by_end], start, side="right") - 1
     before = by_end[np.maximum(at, 0)]
     sent = transfers_sent_ns(case)[mine]
-    close = (at >= 0) & (start - end[before] <= SOON_NS) & measured[mine] & (sent >= 0)
+    close = (at >= 0) & (start - end[before] <= SOON_NS) & measured[mine] & (sent > NEVER)
     first, second = before[close], np.flatnonzero(close)
     free = ~depends(case, (stream[first], sent[first]), (stream[second], sent[second]))
     second = second[free]
@@ -170,7 +171,7 @@ def _ready_ns(case: DeviceCase, picked: Int64Array, sent: Int64Array) -> Int64Ar
         return ready
     for other in waits.sources(stream):
         told = latest_record(case, stream, np.full(len(stream), other, np.int64), sent)
-        asked = np.flatnonzero(told >= 0)
+        asked = np.flatnonzero(told > NEVER)
         if len(asked):
             ready[asked] = np.maximum(ready[asked], done_ns(case, other, told[asked]))
     return ready

@@ -9,6 +9,7 @@ import numpy as np
 from ..arrays import BoolArray, Int32Array, Int64Array
 from ..case import DeviceCase
 from ..exposure import in_graph, launch_of_transfers
+from ..host import NEVER
 from ..trace import Activities
 
 
@@ -85,7 +86,7 @@ def queue_of(case: DeviceCase) -> Queue:
 
 
 def sent_ns(case: DeviceCase, queue: Queue) -> Int64Array:
-    """Host time at which each row of the queue was launched, -1 where unknown; shape (n,)."""
+    """Host time at which each row of the queue was launched, `NEVER` where unknown; shape (n,)."""
     call = np.full(len(queue), -1, np.int64)
     for number, table in enumerate(case.classified.trace.tables.values()):
         mine = np.flatnonzero(queue.table == number)
@@ -94,25 +95,25 @@ def sent_ns(case: DeviceCase, queue: Queue) -> Int64Array:
 
 
 def transfers_sent_ns(case: DeviceCase) -> Int64Array:
-    """Host time at which each row of the case was launched, -1 where unknown."""
+    """Host time at which each row of the case was launched, `NEVER` where unknown."""
     return _call_start(case, launch_of_transfers(case.classified, case.launches, case.rows))
 
 
 def rows_sent_ns(case: DeviceCase, table: Activities, rows: Int64Array) -> Int64Array:
-    """Host time at which some rows of a table were launched, -1 where unknown."""
+    """Host time at which some rows of a table were launched, `NEVER` where unknown."""
     return _call_start(case, case.launches.of(table, rows))
 
 
 def _call_start(case: DeviceCase, call: Int64Array) -> Int64Array:
     start = case.classified.trace.host.calls.start_ns
     if not len(start):
-        return call
-    return np.where(call >= 0, start[np.maximum(call, 0)], -1)
+        return np.full(len(call), NEVER, np.int64)
+    return np.where(call >= 0, start[np.maximum(call, 0)], NEVER)
 
 
 def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
-    """When all that was launched on a stream before each host time was done; the least int64
-    where nothing was.
+    """When all that was launched on a stream before each host time was done; `NEVER` where
+    nothing was.
     """
     trace = case.classified.trace
     sent, end = [], []
@@ -125,7 +126,7 @@ def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
     order = np.argsort(np.concatenate(sent), kind="stable")
     done = np.maximum.accumulate(np.concatenate(end)[order])
     n_before = np.searchsorted(np.concatenate(sent)[order], instants, side="left")
-    least = np.array([np.iinfo(np.int64).min])
+    least = np.array([NEVER])
     result: Int64Array = np.concatenate((least, done))[n_before]
     return result
 
@@ -134,11 +135,11 @@ def latest_record(
     case: DeviceCase, waiting: Int64Array, recording: Int64Array, before: Int64Array
 ) -> Int64Array:
     """Host time up to which `waiting` streams had been told, before a host time, to wait for what
-    was launched on `recording` streams; -1 for not at all. Every argument has shape (n,).
+    was launched on `recording` streams; `NEVER` for not at all. Every argument has shape (n,).
     """
     waits = case.classified.trace.host.waits
     if waits is None:
-        return np.full(len(waiting), -1, np.int64)
+        return np.full(len(waiting), NEVER, np.int64)
     return waits.latest(waiting, recording, before)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import BoolArray, Int64Array
 from ..case import DeviceCase
 from ..exposure import in_graph
+from ..host import NEVER
 from ..intervals import IntervalSet
 from ..report import Evidence, Finding
 from ..rules import Role
@@ -193,12 +194,12 @@ def blocks_of(case: DeviceCase) -> Blocks:
         # The last work to be done before the kernel starts, unless the kernel stands behind it.
         queued = queue.last_before(queue.end_ns, own, trace.kernels.start_ns[kernel] + 1)
         waits = (queue.transfer[queued] < 0) & (waiting != own)
-        waits &= (sent[queued] >= 0) & (sent[queued] < launched)
+        waits &= (sent[queued] > NEVER) & (sent[queued] < launched)
     else:
         told = latest_record(case, waiting, own, launched)
         queued = queue.last_before(sent, own, told)
         span = sent[place[transfer]], sent[first]
-        waits = ~waits_between(case, waiting, own, span, launched) & (np.minimum(*span) >= 0)
+        waits = ~waits_between(case, waiting, own, span, launched) & (np.minimum(*span) > NEVER)
     start = np.maximum(pieces.start_ns[at], launched)
     gap = trace.kernels.start_ns[kernel] - queue.end_ns[queued]
     waits &= (queued > place[transfer]) & (gap >= 0) & (gap <= SOON_NS)
