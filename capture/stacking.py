@@ -35,9 +35,11 @@ def run_stack(
         return stack.layer(w, x, _mark(arm, offload))
 
     if arm.keeps != "all":
-        # Inside a scan nothing can be merged with the forward pass, and the barriers that
-        # prevent_cse adds keep XLA from pipelining the reload.
-        layer = jax.checkpoint(layer, policy=_policy(arm, offload), prevent_cse=not arm.scan)
+        # Inside a loop nothing can be merged with the forward pass, and the barriers that
+        # prevent_cse adds keep XLA from pipelining the reload. A scan over one layer leaves no
+        # loop: without barriers XLA merges both passes and the tensors never leave the device.
+        loops = arm.scan and stack.n > 1
+        layer = jax.checkpoint(layer, policy=_policy(arm, offload), prevent_cse=not loops)
     if arm.scan:
         out, _ = jax.lax.scan(lambda x, given: (layer(x, given), None), x, (weights, landing))
         return out

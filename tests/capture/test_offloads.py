@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -143,6 +144,19 @@ def test_prefetched_tensors_are_cut_into_pieces() -> None:
     assert [size / 2**20 for size in sizes] == [1.5, 1.5]
     assert traffic.d2h_copies == 2 * (config.model.layers - 1) * len(sizes)
     assert traffic.d2h_bytes == sum(sizes) * (config.model.layers - 1)
+
+
+@pytest.mark.parametrize(("scan", "unrolled"), [("save-scan", "save"), ("lhs-scan", "lhs")])
+def test_a_scan_over_one_layer_computes_it_again(scan: str, unrolled: str) -> None:
+    # XLA unrolls it, and could then merge both passes: the tensors would never leave.
+    config = changed(tiny(), model={"layers": 1})
+
+    def products(name: str) -> int:
+        program = program_of(config, find_arm(config, name))
+        compiled = program.gradients.lower(program.state, program.tokens).compile()
+        return len(re.findall(r"= \S+ dot\(", compiled.as_text()))
+
+    assert products(scan) == products(unrolled) > products("keep")
 
 
 def test_a_copy_that_nothing_asks_for_is_not_counted() -> None:
