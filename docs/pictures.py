@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsysoverlap import read_trace
@@ -16,11 +17,17 @@ from nsysoverlap.steps import StepSpec
 HERE = Path(__file__).parent
 TRACES = HERE.parent / "tests" / "fixtures"
 DPI = 130
+KEPT = HERE / "validation"
+# `capture` is not installed; it runs from a checkout.
+sys.path.insert(0, str(HERE.parent))
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: the trace, the kind of plot, and the step to show of it."""
+    """One picture: the trace, the kind of plot, and the step to show of it.
+
+    `frontier` draws the arms of a model, by the name of their files in docs/validation.
+    """
 
     name: str
     trace: str
@@ -40,13 +47,26 @@ SHOTS = (
     Shot("steps", "jax_fsdp2_lhs", "steps"),
     Shot("bandwidth", "jax_fsdp2_lhs", "bandwidth"),
     Shot("ops", "jax_unroll_lhs", "ops"),
+    Shot("frontier_dense", "dense", "frontier"),
 )
 
 
 def draw(shot: Shot) -> bytes:
     """The picture as PNG."""
+    if shot.kind == "frontier":
+        return _frontier(shot.trace)
     trace = read_trace(TRACES / f"{shot.trace}.sqlite")
     return picture(trace, shot.kind, "png", shot.options, dpi=DPI)
+
+
+def _frontier(model: str) -> bytes:
+    """Step time against peak memory; arms of the second machine carry its letter."""
+    from capture.frontier import draw as draw_frontier
+    from capture.kept import read_kept
+
+    first, second = (read_kept(KEPT / f"{model}-{n}.json") for n in (1, 2))
+    marked = [replace(row, arm=f"{row.arm} ({second.machine})") for row in second.rows]
+    return draw_frontier([*first.rows, *marked])
 
 
 def main() -> None:

@@ -1,0 +1,115 @@
+"""The tables of docs/validation.md: made from kept files, which hold what the page says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capture.kept import OFF_BY, Kept, evidence_table, read_kept, result_table
+from capture.results import Row
+
+from .kit import ROOT
+
+FILES = sorted((ROOT / "docs" / "validation").glob("*.json"))
+NEVER_IDLE_MS = 2
+
+
+def arm(name: str, **more: Any) -> dict[str, Any]:
+    lanes = {"compute": 100.0, "comm": 0.0, "other": 4.0, "idle": 1.0}
+    values = {"arm": name, "status": "ok", "step_ms": 105.0, "peak_gib": 9.0, "exposed_ms": 0.0}
+    return {**values, "lanes": lanes, "borrowed": False, **more}
+
+
+def judged(name: str, exposed_ms: float, step_ms: float, compute: float) -> dict[str, Any]:
+    """An arm whose control `save` takes 105 ms, with products at 0.9 of their time there."""
+    predicted = 105.0 + exposed_ms
+    same = {"products": {"n": 3, "ratio": 0.9}, "rest": {"n": 0, "ratio": None}}
+    lanes = {"compute": compute, "comm": 0.0, "other": 4.0, "idle": 1.0}
+    return arm(
+        name,
+        step_ms=step_ms,
+        exposed_ms=exposed_ms,
+        predicted_ms=predicted,
+        control="save",
+        lanes=lanes,
+        same_kernels=same,
+        clocks={"n": 5, "sm_mhz": 1500.4, "watts": 600.0, "capped_share": 0.5},
+    )
+
+
+def kept(folder: Path, *arms: dict[str, Any]) -> Kept:
+    path = folder / "kept.json"
+    path.write_text(json.dumps({"model": "dense", "machine": "B", "arms": arms}), encoding="utf-8")
+    return read_kept(path)
+
+
+def test_a_control_of_another_machine_is_named(tmp_path: Path) -> None:
+    found = kept(tmp_path, arm("save", borrowed=True), judged("lhs", 20.0, 115.0, 90.0))
+    assert [row.arm for row in found.rows] == ["lhs"]
+    text = result_table(found)
+    assert "| lhs | 115.0 |" in text
+    assert "| save |" not in text
+    assert text.endswith(
+        "`lhs`: `save` did not run on machine B; predicted from 105.0 ms on the other one.\n"
+    )
+
+
+def test_evidence_sets_the_error_beside_the_work(tmp_path: Path) -> None:
+    clocks = {"n": 5, "sm_mhz": 1400.0, "watts": 690.0, "capped_share": 1.0}
+    control, far = arm("save", clocks=clocks), judged("lhs", 20.0, 115.0, 90.0)
+    (_, _, row) = evidence_table([kept(tmp_path, control, far)]).splitlines()
+    assert row == (
+        "| dense: lhs | B | +8.7 % | +10.0 | +10.0 | -10.0 % | – | 1500 (1400) | 600 (690) | 50 % |"
+    )
+
+
+def test_arms_far_off_and_two_for_comparison(tmp_path: Path) -> None:
+    arms = [
+        judged("far", 30.0, 120.0, 90.0),
+        *(judged(f"near{n}", n, 105.0 + n, 100.0) for n in (3, 1, 2)),
+    ]
+    table = evidence_table([kept(tmp_path, arm("save"), *arms)])
+    shown = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+    assert shown == ["| dense: far", "| dense: near3", "| dense: near1"]
+
+
+def groups() -> list[Kept]:
+    assert len(FILES) == 5
+    return [read_kept(path) for path in FILES]
+
+
+def in_evidence() -> list[tuple[Row, dict[str, Any], dict[str, Any]]]:
+    return [
+        (row, dict(group.readings[row.arm]), dict(group.readings[row.control or ""]))
+        for group in groups()
+        for row in group.rows
+        if row.prediction_error is not None
+    ]
+
+
+def test_predictions_are_the_control_and_the_exposed_time() -> None:
+    for row, _, control in in_evidence():
+        assert row.predicted_ms == pytest.approx(control["step_ms"] + (row.exposed_ms or 0))
+
+
+def test_faster_work_explains_the_error() -> None:
+    """What the page says under the table of evidence."""
+    far = [entry for entry in in_evidence() if abs(entry[0].prediction_error or 0) >= OFF_BY]
+    assert len(far) > 10
+    for row, mine, control in far:
+        less = sum(control["lanes"].values()) - sum(mine["lanes"].values())
+        assert less == pytest.approx((row.predicted_ms or 0) - (row.step_ms or 0), abs=9), row.arm
+        assert control["lanes"]["idle"] < NEVER_IDLE_MS
+    most = [entry for entry in far if (entry[0].prediction_error or 0) >= 0.048]
+    assert len(most) == 8
+    for row, mine, _ in most:
+        assert 0.915 < mine["same_kernels"]["products"]["ratio"] < 0.95, row.arm
+        assert mine["same_kernels"]["products"]["n"] > 100
+
+
+def test_every_void_arm_and_nothing_else_is_void() -> None:
+    void = {(group.model, row.arm) for group in groups() for row in group.rows if row.reason}
+    assert void == {("sparse", n) for n in ("lhs-scan", "barrier-scan", "parameters-scan")}
