@@ -11,11 +11,13 @@ import numpy as np
 from .arrays import Int64Array
 from .errors import UsageError
 from .host import HostSide
+from .patterns import bounded
 
 _DIGITS = re.compile(r"\d+")
 STEP_LIKE = re.compile(
     r"^(?:\w+[ _./:-])?(?:step|iteration|iter|train_step|training_step|ProfilerStep)"
-    r"(?:[ _#:=-]*\d+)?$|#(?:.*,)?step_num=\d+",
+    # From the first # on: from every one, a long text of them would take minutes.
+    r"(?:[ _#:=-]*\d+)?$|^[^#]*#(?:.*[,#])?step_num=\d+",
     re.IGNORECASE,
 )
 _XLA_MODULE = re.compile(r"^XlaModule:#(?:.*,)?hlo_module=(?P<module>[^,#]+)")
@@ -41,9 +43,16 @@ def compile_steps(pattern: str) -> re.Pattern[str]:
 
 
 def asked_marker(host: HostSide, pattern: str, file_name: str) -> Marker:
-    """All ranges whose text matches the user's regex; raises `UsageError` where none does."""
+    """All ranges whose text matches the user's regex; raises `UsageError` where none does or the
+    search takes too long.
+    """
     regex = compile_steps(pattern)
-    texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
+    too_long = UsageError(
+        f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
+        "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
+    )
+    with bounded(too_long):
+        texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
     ranges = _outermost(host, np.flatnonzero(np.isin(host.ranges.text, texts)))
     if not len(ranges):
         raise UsageError(

@@ -7,6 +7,7 @@ so classifying costs a few bytes and nanoseconds a row. Nothing here measures ov
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int32Array, Int64Array, UInt8Array
+from .errors import ConfigError
+from .patterns import bounded
 from .rule_table import (
     COPY_RULES,
     DEVICE_MEMORY_KINDS,
@@ -87,11 +90,27 @@ class RuleSet:
         """All rules in the order they are tried."""
         return self.user_rules + self.kernel_rules
 
-    def index_for(self, name: str) -> int:
-        """Index into `rules` of the rule that takes the demangled kernel name."""
+    def indices_for(self, names: Sequence[str]) -> list[int]:
+        """Index into `rules` of the rule that takes each of some demangled kernel names.
+
+        Raises `ConfigError` for a user's pattern that takes too long to search for.
+        """
+        taken: dict[int, int] = {}
         for index, rule in enumerate(self.user_rules):
-            if rule.regex.search(name):
-                return index
+            too_long = ConfigError(
+                f"The pattern of rule {rule.name!r} takes too long to search for in kernel names.",
+                "Write it without repeats inside repeats.",
+            )
+            with bounded(too_long):
+                found = [i for i, name in enumerate(names) if rule.regex.search(name)]
+            taken = dict.fromkeys(found, index) | taken
+        return [taken[i] if i in taken else self._built_in(name) for i, name in enumerate(names)]
+
+    def index_for(self, name: str) -> int:
+        """The same for one name."""
+        return self.indices_for([name])[0]
+
+    def _built_in(self, name: str) -> int:
         qualified = qualified_name(name)
         for index, rule in enumerate(self.kernel_rules, start=len(self.user_rules)):
             if rule.regex.search(qualified):
@@ -160,7 +179,7 @@ class Classified:
 def classify(trace: Trace, rules: RuleSet | None = None) -> Classified:
     """Give every activity of the trace its role."""
     rules = rules or RuleSet()
-    name_rule = np.array([rules.index_for(name) for name in trace.names], dtype=np.int32)
+    name_rule = np.array(rules.indices_for(trace.names), dtype=np.int32)
     unproven = [Role.COMPUTE if rule.needs_proof else rule.role for rule in rules.rules]
     kernel_role = np.array(unproven, np.uint8)[name_rule][trace.kernels.name]
 

@@ -18,7 +18,10 @@ import nsysoverlap
 PACKAGE = Path(nsysoverlap.__file__).parent
 
 # Words and numbers that know nothing of traces.
-BASICS = (*("_version", "errors", "arrays", "units", "measures", "intervals", "output", "labels"),)
+BASICS = (
+    *("_version", "errors", "arrays", "units", "measures", "intervals", "output", "labels"),
+    "patterns",
+)
 # What is read, the roles in it, and what comes out.
 MODEL = (
     *("schema", "window", "links", "rule_table", "view", "timeline", "timeline_blocks"),

@@ -28,12 +28,12 @@ _KNOWN = {
 }
 _ENUMS = re.compile(r"^ENUM_|^NVTX_PAYLOAD_")
 _NUMBERS = re.compile(r"INT|REAL|FLOA|DOUB", re.IGNORECASE)
-_REVEALING = re.compile(
+REVEALING = re.compile(
     r"""
     (?<![\w.)\]}>/])(?:/|~/|[A-Za-z]:\\)[\w.+@-]+[\\/][^\s"',;]*  # absolute path
     | \\\\[\w.-]+\\\S+                                      # network path
-    | \w+://[^\s"',;]+                                      # address
-    | [\w.+-]+@[\w-]+\.[\w.-]+                              # user at a host
+    | \b\w+://[^\s"',;]+                                    # address
+    | (?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+                  # user at a host
     | \b\d{1,3}(?:\.\d{1,3}){3}\b(?!\.)                     # IPv4
     """,
     re.VERBOSE,
@@ -76,7 +76,7 @@ def find_sensitive(path: Path) -> list[Sensitive]:
                 )
                 texts = {text(value) or "": n for value, n in rows}
                 if texts:
-                    shown = [t for t in texts if _REVEALING.search(t[:100_000])]
+                    shown = [t for t in texts if REVEALING.search(t[:100_000])]
                     examples = tuple(_cut(t) for t in shown[:_SHOWN])
                     what = _KNOWN.get(table, "texts of a table that nsysoverlap does not read")
                     n = sum(texts.values())
