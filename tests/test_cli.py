@@ -21,6 +21,7 @@ from nsysoverlap import __version__, reporters
 from nsysoverlap.cli import main, terminal
 from nsysoverlap.cli.report import FORMATS
 from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
+from nsysoverlap.cli.terminal import Plain
 from nsysoverlap.errors import TraceFileError
 from nsysoverlap.ranks import many as ranks
 from nsysoverlap.transfers import COLUMNS
@@ -248,11 +249,21 @@ def test_trace_is_never_overwritten(drawn: Path, command: str) -> None:
     assert drawn.read_bytes() == before
 
 
-def test_disk_full_on_stdout() -> None:
-    if not os.path.exists("/dev/full"):
-        pytest.skip("no /dev/full on this system")
-    with open("/dev/full", "wb") as full:
-        status, _, stderr = finish(start("report", TRACE, stdout=full))
+PRINTING = [
+    *("--help", "--version", "rules", f"report {TRACE}", f"report {TRACE} --format html"),
+    *(f"gate {TRACE} --min-hidden 1", f"gate {TRACE} --min-hidden 99", f"info {TRACE}"),
+    *(f"transfers {TRACE}", f"compare {TRACE} {TRACE}", f"export {TRACE} -o -"),
+    *(f"slim --check {TRACE}", "report --help", "gate --help"),
+]
+"""A command line for each way to print a result."""
+full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
+
+
+@full
+@pytest.mark.parametrize("line", PRINTING)
+def test_disk_full_on_stdout(line: str) -> None:
+    with open("/dev/full", "wb") as stdout:
+        status, _, stderr = finish(start(*line.split(), stdout=stdout))
     assert status == 2
     assert stderr == (
         "Error: stdout: cannot be written (No space left on device). Use --output FILE.\n"
@@ -267,11 +278,34 @@ def test_closed_stdout() -> None:
     assert done.stderr == b"Error: stdout is closed. Use --output FILE.\n"
 
 
-@pytest.mark.parametrize(("trace", "code"), [(TRACE, 0), (EVENTS_LOST, 3)])
-def test_reader_that_leaves_early_changes_nothing(trace: str, code: int) -> None:
+def test_the_help_of_every_command_is_printed_with_care() -> None:
+    assert [name for name, one in main.commands.items() if not isinstance(one, Plain)] == []
+
+
+@full
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("bogus", 2),
+        ("report missing.sqlite", 2),
+        ("gate missing.sqlite --min-hidden 1", 2),
+        (f"report {TRACE} -o {os.devnull}", 0),
+        (f"gate {TRACE} --min-hidden 99", 1),
+    ],
+)
+def test_an_error_that_cannot_be_printed_keeps_its_code(line: str, code: int) -> None:
+    with open("/dev/full", "wb") as stderr:
+        assert finish(start(*line.split(), stderr=stderr))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [*((line, 1 if "99" in line else 0) for line in PRINTING), (f"report {EVENTS_LOST}", 3)],
+)
+def test_reader_that_leaves_early_changes_nothing(line: str, code: int) -> None:
     read, write = os.pipe()
     os.close(read)
-    status, _, stderr = finish(start("report", trace, stdout=write))
+    status, _, stderr = finish(start(*line.split(), stdout=write))
     os.close(write)
     assert (status, stderr) == (code, "")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from .._version import __version__
 from .compare import compare
-from .exits import errors_as_exits
+from .exits import ExitCode, errors_as_exits
 from .export import export
 from .gate import gate
 from .history import history, record
@@ -17,11 +20,33 @@ from .plot import plot
 from .report import report
 from .rules import rules
 from .slim import slim
+from .terminal import Plain
 from .transfers import transfers
 
 
-class Commands(click.Group):
+class Commands(Plain, click.Group):
     """Commands in the order they are listed below, with errors mapped to exit codes."""
+
+    def main(  # type: ignore[override]  # click's overloads say what is returned when
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """As click's, but an error that cannot be printed or an interrupt never ends with 1."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            with suppress(OSError):
+                error.show()
+            code = error.exit_code
+        except click.Abort:
+            code = ExitCode.INTERRUPTED
+        sys.exit(code)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; see `errors_as_exits`."""
+        with errors_as_exits():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; see `errors_as_exits`."""

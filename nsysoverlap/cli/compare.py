@@ -18,7 +18,7 @@ from .options import (
     parse_steps,
     stepping_options,
 )
-from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
     from ..analysis import Options
@@ -28,6 +28,7 @@ FORMATS = ("text", "markdown", "json")
 
 
 @click.command(
+    cls=Plain,
     short_help="What changed between two runs.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

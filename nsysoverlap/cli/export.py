@@ -16,10 +16,11 @@ from .options import (
     stepping_options,
     trace_argument,
 )
-from .terminal import emit, emit_file, progress, to_stdout
+from .terminal import Plain, emit, emit_file, progress, to_stdout
 
 
 @click.command(
+    cls=Plain,
     short_help="Write a trace for ui.perfetto.dev, with what is exposed marked.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

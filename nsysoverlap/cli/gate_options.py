@@ -8,13 +8,14 @@ from collections.abc import Callable
 import click
 
 from .options import Command, FilePath
+from .terminal import Plain
 
 TRANSFERS = "--require-transfers"
 ANY = "any"
 _SIZE = re.compile(r"\d+(\.\d+)?\s*[A-Za-z]*")
 
 
-class GateCommand(click.Command):
+class GateCommand(Plain):
     """A command whose `--require-transfers` takes the next word only if that is a size.
 
     Otherwise `gate --require-transfers trace.sqlite` would swallow the trace.

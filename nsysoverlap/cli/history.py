@@ -19,7 +19,7 @@ from .options import (
     parse_steps,
     stepping_options,
 )
-from .terminal import emit, emit_file, say, stdout_color, stdout_width, to_stdout
+from .terminal import Plain, emit, emit_file, say, stdout_color, stdout_width, to_stdout
 
 database_option = click.option(
     "--db", type=FilePath(), required=True, metavar="FILE", help="The run history, an SQLite file."
@@ -31,6 +31,7 @@ label_option = click.option(
 
 
 @click.command(
+    cls=Plain,
     short_help="Store the numbers of a run in a history.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot "
     "tell, and nothing is stored.",
@@ -83,6 +84,7 @@ def record(
 
 
 @click.command(
+    cls=Plain,
     short_help="Show the trend of recorded runs.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

@@ -13,7 +13,7 @@ import click
 from .._version import __version__
 from .options import single_trace, trace_argument
 from .screen import key_values, render_blocks
-from .terminal import emit, progress
+from .terminal import Plain, emit, progress
 
 if TYPE_CHECKING:
     from ..blocks import Block
@@ -25,6 +25,7 @@ FORMAT_VERSION = 1
 
 
 @click.command(
+    cls=Plain,
     short_help="What a trace holds: versions, GPUs, row counts, settings, health.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

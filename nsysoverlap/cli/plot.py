@@ -17,12 +17,13 @@ from .options import (
     stepping_options,
     trace_argument,
 )
-from .terminal import emit_file, progress, to_stdout
+from .terminal import Plain, emit_file, progress, to_stdout
 
 KINDS = ("timeline", "steps", "bandwidth", "ops")
 
 
 @click.command(
+    cls=Plain,
     short_help="Draw a timeline, the steps, the bandwidth or the operations.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

@@ -18,12 +18,13 @@ from .options import (
     parse_steps,
     stepping_options,
 )
-from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
 
 FORMATS = ("text", "json", "markdown", "html")
 
 
 @click.command(
+    cls=Plain,
     short_help="How much transfer time is hidden, per device and direction.",
     epilog="Exit codes: 0 done, 2 bad usage or no readable trace, 3 inconclusive: events lost, no "
     "GPU activity, or CUDA graphs recorded as a whole; the report is written all the same.",

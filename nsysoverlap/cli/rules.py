@@ -11,7 +11,7 @@ import click
 from .._version import __version__
 from .options import FilePath, build_options, config_option, single_trace
 from .screen import key_values, render_blocks
-from .terminal import emit, progress
+from .terminal import Plain, emit, progress
 
 if TYPE_CHECKING:
     from ..analysis import Options
@@ -23,6 +23,7 @@ FORMAT_VERSION = 1
 
 
 @click.command(
+    cls=Plain,
     short_help="How kernels and copies are classified, and why.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )

@@ -12,7 +12,7 @@ import click
 from ..errors import UsageError
 from .options import FilePath, build_options, parse_steps, single_trace
 from .screen import render_blocks
-from .terminal import emit, progress, say
+from .terminal import Plain, emit, progress, say
 
 if TYPE_CHECKING:
     from ..analysis import Options
@@ -25,6 +25,7 @@ _SAME_EVERYWHERE = ("ENUM_", "NVTX_PAYLOAD_")
 
 
 @click.command(
+    cls=Plain,
     short_help="Copy a trace without what could identify anyone, to share it.",
     epilog="Exit codes: 0 done, 2 bad usage, unreadable file, or OUT exists.",
 )

@@ -7,8 +7,9 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -59,8 +60,18 @@ def emit_file(content: str | bytes | Iterable[bytes], output: Path) -> None:
 
 
 def say(message: str) -> None:
-    """One line to stderr."""
-    click.echo(message, err=True)
+    """One line to stderr, if anyone can still read it: a result does not depend on that."""
+    with suppress(OSError):
+        click.echo(message, err=True)
+
+
+class Plain(click.Command):
+    """A command whose help, too, is a result: no room for it is an error, a closed pipe is not."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; `--help` and `--version` print and end here."""
+        with _writing_stdout():
+            return super().make_context(*args, **extra)
 
 
 def _print(text: str) -> None:
@@ -69,12 +80,20 @@ def _print(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     # A terminal without UTF-8 shows a question mark rather than nothing at all.
     text = text.encode(encoding, "replace").decode(encoding)
-    try:
+    with suppress(click.exceptions.Exit), _writing_stdout():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+@contextmanager
+def _writing_stdout() -> Iterator[None]:
+    """Ends with `Exit` where the reader has left, with an error where nothing can be written."""
+    try:
+        yield
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; that changes no result.
         _silence_stdout()
+        raise click.exceptions.Exit(0) from None
     except OSError as error:
         _silence_stdout()
         raise NsysOverlapError(

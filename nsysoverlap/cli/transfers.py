@@ -10,10 +10,11 @@ from ..errors import UsageError
 from ..output import check_target
 from .options import build_options, measuring_options, output_option, single_trace, trace_argument
 from .tables import require_pyarrow, to_csv, to_parquet
-from .terminal import emit, emit_file, progress, say, to_stdout
+from .terminal import Plain, emit, emit_file, progress, say, to_stdout
 
 
 @click.command(
+    cls=Plain,
     short_help="List every transfer: time, bytes, rate, what hid it.",
     epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
 )
