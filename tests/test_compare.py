@@ -291,9 +291,23 @@ def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
 
 
 def test_an_inconclusive_side_is_said(tmp_path: Path) -> None:
-    result = run(h200("micro_graph_graph"), split_trace(tmp_path / "t.sqlite", d2h=(1, 2)))
-    assert result.exit_code == 0
-    assert "A is inconclusive: " in result.stdout
+    opaque, good = h200("micro_graph_graph"), split_trace(tmp_path / "t.sqlite", d2h=(1, 2))
+    for pair, said in (((opaque, good), "A"), ((good, opaque), "B")):
+        result = run(*pair, "--format", "json")
+        assert result.exit_code == 3
+        assert json.loads(result.stdout)["cautions"][0].startswith(f"{said} is inconclusive: ")
+
+
+def test_a_side_that_lacks_a_rank_is_inconclusive(tmp_path: Path) -> None:
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    good = split_trace(ranks / "rank0.sqlite", d2h=(1, 2))
+    (ranks / "rank1.sqlite").write_text("{}")
+    for pair in ((ranks, good), (good, ranks)):
+        result = run(*pair)
+        assert result.exit_code == 3
+        assert result.stdout.startswith("Behind compute: 50.0 % in A, 50.0 % in B.")
+        assert result.stderr.startswith("Skipped: rank1.sqlite: ")
 
 
 @pytest.mark.parametrize("broken", ["missing.sqlite", "missing.json", "broken.sqlite", "b.json"])

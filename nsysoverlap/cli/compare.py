@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..output import check_target
-from .exits import one_line
+from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options
 from .options import (
     FilePath,
@@ -30,7 +30,8 @@ FORMATS = ("text", "markdown", "json")
 @click.command(
     cls=Plain,
     short_help="What changed between two runs.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+    epilog="Exit codes: 0 done, 2 bad usage or unreadable file, 3 inconclusive: a side cannot be "
+    "trusted or lacks ranks that cannot be read; the comparison is written all the same.",
 )
 @click.argument("a", type=FilePath())
 @click.argument("b", type=FilePath())
@@ -68,10 +69,12 @@ def compare(
     options = build_options(window, config, transfer_kernels, None, wanted)
     if output is not None and not to_stdout(output):
         check_target(output, [a, b, *([config] if config else [])])
-    reports = (_load(a, options, jobs, dask), _load(b, options, jobs, dask))
-    result = compare_reports(*reports, _names(a.resolve(), b.resolve()))
+    (report_a, whole_a), (report_b, whole_b) = (_load(side, options, jobs, dask) for side in (a, b))
+    result = compare_reports(report_a, report_b, _names(a.resolve(), b.resolve()))
     width, color = stdout_width(output), stdout_color(output)
     emit(render_comparison(result, fmt, width=width, color=color), output)
+    if not (whole_a and whole_b and report_a.conclusive and report_b.conclusive):
+        raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 
 
 def _names(a: Path, b: Path) -> tuple[str, str]:
@@ -81,14 +84,16 @@ def _names(a: Path, b: Path) -> tuple[str, str]:
     return f"{a.parent.name}/{a.name}", f"{b.parent.name}/{b.name}"
 
 
-def _load(path: Path, options: Options, jobs: int | None, dask: str | None) -> OverlapReport:
-    """A report from a JSON file, or measured."""
+def _load(
+    path: Path, options: Options, jobs: int | None, dask: str | None
+) -> tuple[OverlapReport, bool]:
+    """A report from a JSON file, or measured, and whether all its traces could be read."""
     if path.suffix.lower() == ".json":
         from ..gate.baseline import read_baseline
 
-        return read_baseline(path).report
+        return read_baseline(path).report, True
     paths, _ = find_all([path])
     report, errors = measure_all(paths, options, jobs, dask)
     for error in errors:
         say(f"Skipped: {one_line(error)}")
-    return report
+    return report, not errors
