@@ -11,7 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from click.testing import CliRunner, Result
 from nsysoverlap.analysis import analyze
 from nsysoverlap.cli import main
 from nsysoverlap.errors import ConfigError, NsysOverlapError, UsageError
+from nsysoverlap.history import database
 from nsysoverlap.history.store import (
     content_hash,
     parse_labels,
@@ -360,6 +362,67 @@ def test_ten_writers_at_once_lose_nothing(tmp_path: Path) -> None:
         writer.close()
     assert whole_runs(db) == 40
     assert len({run.content_hash for run in read_runs(db)}) == 40
+
+
+@contextmanager
+def held(db: Path, how: str) -> Iterator[None]:
+    """Another program that keeps the database for itself, or reads it for long."""
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute(how)
+        other.execute("SELECT count(*) FROM runs").fetchall()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("record {t} --db {db}", "BEGIN EXCLUSIVE"),
+        ("record {t} --db {db}", "BEGIN IMMEDIATE"),
+        ("record {t} --db {db}", "BEGIN"),
+        ("history --db {db}", "BEGIN EXCLUSIVE"),
+        ("gate {t} --history {db}", "BEGIN EXCLUSIVE"),
+    ],
+)
+def test_a_database_that_others_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, how: str
+) -> None:
+    monkeypatch.setattr(database, "QUIET_S", 0.1)
+    monkeypatch.setattr(database, "PATIENCE_S", 1.0)
+    db = drawn_history(tmp_path, [90])
+    trace = step_trace(tmp_path / "t.sqlite", [80] * N_STEPS)
+    with held(db, how):
+        result = run(*command.format(t=trace, db=db).split())
+    waiting = f"Waiting for {db.name}, which another program holds; up to 1 s."
+    end = f"Error: {db.name}: another program has held the database for 1 s. Close it, then"
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [waiting, f"{end} try again."]
+    assert len(read_runs(db)) == 1
+
+
+def test_a_database_that_others_hold_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = drawn_history(tmp_path, [90])
+    trace = step_trace(tmp_path / "t.sqlite", [80] * N_STEPS)
+    said = []
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(database, "QUIET_S", 0.1)
+
+        def told(line: str) -> None:
+            said.append(line)
+            other.execute("COMMIT")
+
+        assert record(db, analyze(trace), "new", {}, told=told).is_new
+    assert len(said) == 1
+    assert len(read_runs(db)) == 2
+
+
+def test_a_reader_does_not_stop_readers(tmp_path: Path) -> None:
+    db = drawn_history(tmp_path, [90])
+    with held(db, "BEGIN"):
+        result = run("history", "--db", db)
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 # The commands.

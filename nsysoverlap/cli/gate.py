@@ -173,6 +173,7 @@ def _history(
         labels=parse_labels(label),
         last=20 if last is None else last,
         content=content_hash(readable),
+        told=say,
     )
 
 

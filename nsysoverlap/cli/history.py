@@ -76,7 +76,7 @@ def record(
     if problems:
         say(f"Inconclusive: {problems[0]} Nothing was stored.")
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
-    stored = store(db, report, content_hash(paths), labels, replace=replace)
+    stored = store(db, report, content_hash(paths), labels, replace=replace, told=say)
     if stored.is_new:
         say(f"Recorded as run {stored.run_id} in {db}")
     else:
@@ -126,7 +126,7 @@ def history(
             check_target(target, [db])
     if plot is not None and to_stdout(plot):
         raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
-    runs = read_runs(db, parse_labels(label), search)
+    runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
     if fmt == "json":
         text = json.dumps(runs_to_dict(runs), indent=2, allow_nan=False) + "\n"

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, NsysOverlapError, UsageError
+from ..errors import ConfigError, UsageError
 from ..report import OperationReport, Overlap, OverlapReport
+from .database import HINT, Told, open_database, say_nothing
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
-
-BUSY_TIMEOUT_S = 60.0
-"""How long a writer waits for others; one holds the file for some milliseconds."""
-_HINT = "Record runs with `nsysoverlap record TRACE --db FILE`."
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,7 @@ def record(
     *,
     replace: bool = False,
     now: datetime | None = None,
+    told: Told = say_nothing,
 ) -> Recorded:
     """Store a run under the hash of its traces, whole or not at all.
 
@@ -87,9 +83,7 @@ def record(
     from .tables import create_tables, insert_run
 
     when = (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
-    with _open(path, create=True) as db:
-        # Taking the write lock first means that nobody can get between the look and the insert.
-        db.conn.execute("BEGIN IMMEDIATE")
+    with open_database(path, told, write=True) as db:
         if _is_empty(db):
             create_tables(db)
         _check_ours(db, path)
@@ -112,7 +106,10 @@ def _delete_run(db: Database, run_id: int) -> None:
 
 
 def read_runs(
-    path: Path, labels: Mapping[str, str] | None = None, search: str | None = None
+    path: Path,
+    labels: Mapping[str, str] | None = None,
+    search: str | None = None,
+    told: Told = say_nothing,
 ) -> list[Run]:
     """All runs with these labels, oldest first; `search` is a full-text query over labels.
 
@@ -127,7 +124,7 @@ def read_runs(
     if search:
         where.append("id IN (SELECT rowid FROM runs_fts WHERE runs_fts MATCH ?)")
         values.append(_quoted(search))
-    with _open(path, create=False) as db:
+    with open_database(path, told) as db:
         _check_ours(db, path)
         rows = db.query(
             f"SELECT * FROM runs WHERE {' AND '.join(where)} ORDER BY recorded_at, id",  # noqa: S608
@@ -160,9 +157,11 @@ def _run(row: Mapping[str, Any]) -> Run:
     )
 
 
-def read_operations(path: Path, run_id: int) -> tuple[OperationReport, ...]:
+def read_operations(
+    path: Path, run_id: int, told: Told = say_nothing
+) -> tuple[OperationReport, ...]:
     """The operations of one run; rates and estimated bytes are not stored."""
-    with _open(path, create=False) as db:
+    with open_database(path, told) as db:
         return tuple(
             OperationReport(
                 op=row["op"],
@@ -183,46 +182,6 @@ def read_operations(path: Path, run_id: int) -> tuple[OperationReport, ...]:
         )
 
 
-@contextmanager
-def _open(path: Path, *, create: bool) -> Iterator[Database]:
-    """The database; all SQLite errors become ours, and an open transaction is rolled back."""
-    from sqlite_utils import Database
-
-    mode = "rwc" if create else "rw"
-    try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-        )
-        with closing(connection):
-            connection.execute("PRAGMA foreign_keys = ON")
-            yield Database(connection, execute_plugins=False)
-    except sqlite3.DatabaseError as error:
-        raise _database_error(path, error) from error
-
-
-def _database_error(path: Path, error: sqlite3.DatabaseError) -> NsysOverlapError:
-    reason = str(error)
-    if "unable to open" in reason:
-        if not path.exists():
-            missing = "folder" if not path.parent.is_dir() else "database"
-            return ConfigError(f"{path.name}: there is no such {missing}.", _HINT)
-        return ConfigError(f"{path.name}: the database cannot be opened.", "Check the path.")
-    if "not a database" in reason or "malformed" in reason:
-        return ConfigError(f"{path.name}: is not a run history ({reason}).", _HINT)
-    if "locked" in reason:
-        return NsysOverlapError(
-            f"{path.name}: another program has held the database for {BUSY_TIMEOUT_S:.0f} s.",
-            "Close it, then try again.",
-        )
-    return NsysOverlapError(
-        f"{path.name}: the database cannot be used ({reason}).",
-        "Check the permissions and the free space.",
-    )
-
-
 def _is_empty(db: Database) -> bool:
     return not db.conn.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
@@ -233,7 +192,7 @@ def _check_ours(db: Database, path: Path) -> None:
     application = db.conn.execute("PRAGMA application_id").fetchone()[0]
     version = db.conn.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
-        raise ConfigError(f"{path.name}: is a database, but no run history.", _HINT)
+        raise ConfigError(f"{path.name}: is a database, but no run history.", HINT)
     if version > VERSION:
         raise ConfigError(
             f"{path.name}: the run history has version {version}; this nsysoverlap reads up to "

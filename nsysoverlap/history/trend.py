@@ -15,6 +15,7 @@ from ..gate.measuring import Measured
 from ..gate.metrics import Metric, Scope
 from ..gate.verdicts import Spread
 from ..report import OperationReport, OverlapReport
+from .database import Told, say_nothing
 from .store import Run, read_operations, read_runs
 from .tables import RUN_VALUES, gpu_names
 
@@ -84,6 +85,7 @@ def matching_runs(
     labels: Mapping[str, str],
     last: int,
     content: str,
+    told: Told = say_nothing,
 ) -> RunHistory:
     """The last runs with these labels on as many GPUs of the same model, measured alike.
 
@@ -92,7 +94,7 @@ def matching_runs(
     gpus = gpu_names(report)
     alike = [
         run
-        for run in read_runs(path, labels)
+        for run in read_runs(path, labels, told=told)
         if run.content_hash != content
         and (run.gpus, run.n_devices) == (gpus, len(report.devices))
         and (run.basis, run.transfer_kernels) == (report.basis.kind, report.basis.transfer_kernels)
@@ -102,6 +104,6 @@ def matching_runs(
     return RunHistory(
         name=f"{len(runs)} runs of {path.name}",
         runs=runs,
-        operations=read_operations(path, runs[-1].run_id) if runs else (),
+        operations=read_operations(path, runs[-1].run_id, told) if runs else (),
         wanted=f"{len(report.devices)} x {gpus}, over the {report.basis.kind}{shown}",
     )
