@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from nsysoverlap.gate.metrics import METRICS, Scope
 from nsysoverlap.gate.thresholds import Thresholds, build_thresholds, parse_requirement
 from nsysoverlap.gate.verdicts import Status, Verdict, Verdicts
 from nsysoverlap.report import Basis, HealthEntry, OverlapReport
+from nsysoverlap.reporters.verdict import render_verdicts
 
 from .sample_reports import events_lost, no_transfers, opaque_nothing, plain
 from .stepreports import operation, report_of_ranks, report_of_steps
@@ -125,6 +127,48 @@ def test_copies_that_cannot_be_seen_are_never_green(code: str, message: str) -> 
 def test_kernels_left_out_stop_no_gate() -> None:
     entry = HealthEntry("rows-unreadable", "warning", "1 rows of CUPTI_ACTIVITY_KIND_KERNEL.")
     assert check(replace(plain(), health=(entry,)), ["both.hidden >= 0"]).status is PASSED
+
+
+def test_warnings_come_with_every_verdict_and_are_few() -> None:
+    entries = [
+        HealthEntry(f"code{i}", "warning", f"Kind {i} {'x ' * 500}", "Hint.", f"rank{rank}.sqlite")
+        for i in range(8)
+        for rank in range(100)
+    ]
+    entries += [HealthEntry("note", "note", "Nothing."), HealthEntry("lost", "error", "Lost.")]
+    report = replace(RANKS, health=tuple(entries))
+    for limit in ("both.hidden >= 0", "both.hidden >= 99%"):
+        result = check(report, [limit])
+        assert result.blockers == ("Lost.",)
+        assert len(result.notes) == 6
+        assert result.notes[0].startswith("Warning: rank0.sqlite: Kind 0 x x")
+        assert result.notes[0].endswith(" … And 99 more like this one.")
+        assert max(map(len, result.notes)) < 320
+        assert result.notes[5].startswith("Warning: 3 more kinds of warning; ")
+
+
+def test_what_blocks_is_not_said_twice() -> None:
+    entry = HealthEntry("unknown-copy-kind", "warning", "9 copies are of an unknown kind (99).")
+    assert check(replace(plain(), health=(entry,)), ["both.hidden >= 0"]).notes == ()
+
+
+@pytest.mark.parametrize("fmt", ["text", "markdown"])
+def test_reasons_are_few_in_words_and_whole_in_json(fmt: str) -> None:
+    thresholds = Thresholds((parse_requirement("both.hidden >= 0"),))
+    result = judge(plain(), thresholds, unreadable=[f"rank{i} is damaged." for i in range(100)])
+    text = render_verdicts(result, fmt)
+    assert "rank10 is damaged." in text
+    assert "rank11 is damaged." not in text
+    assert "89 more reasons; all are in the JSON output." in text
+    assert len(json.loads(render_verdicts(result, "json"))["blockers"]) == 100
+
+
+def test_nothing_is_held_against_a_baseline_that_is_inconclusive() -> None:
+    broken = replace(plain(), health=(HealthEntry("lost", "error", "Events were lost."),))
+    result = judge(plain(), Thresholds(), Baseline("old.json", broken))
+    assert result.status is INCONCLUSIVE
+    reason = "old.json cannot be compared: it is itself inconclusive (Events were lost)."
+    assert {verdict.reason for verdict in result.verdicts} == {reason}
 
 
 def test_margin_is_room_on_either_side() -> None:

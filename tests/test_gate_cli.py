@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -297,6 +299,17 @@ def test_an_inconclusive_gate_says_which_rank_cannot_be_read(folder: Path) -> No
     result = run(folder, "damaged --min-hidden 50")
     assert "Inconclusive: rank1.sqlite: " in " ".join(result.stdout.split())
     assert "90.0 %" in result.stdout, "what was measured is shown all the same"
+
+
+@pytest.mark.parametrize("fmt", ["text", "markdown", "json"])
+def test_health_comes_with_the_verdict(folder: Path, tmp_path: Path, fmt: str) -> None:
+    trace = gatekit.split_trace(tmp_path / "t.sqlite", d2h=(1, 2))
+    with closing(sqlite3.connect(trace)) as db, db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 999999")
+    result = run(folder, f"{trace} --min-hidden 1 --format {fmt}")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert "Warning: 2 kernels have no name in the export and count as compute." in text
 
 
 def test_a_failing_gate_names_what_lost_most(folder: Path) -> None:

@@ -122,7 +122,11 @@ def _report(path: Path, values: Mapping[str, Any]) -> OverlapReport:
 
 def mismatches(now: OverlapReport, then: OverlapReport) -> list[str]:
     """Why numbers of two reports must not be compared; empty where they may."""
-    found = []
+    found = [
+        f"it is itself inconclusive ({entry.message.rstrip('.')})"
+        for entry in then.health
+        if entry.severity == "error"
+    ][:1]
     if now.basis.kind != then.basis.kind:
         found.append(f"its numbers are over the {then.basis.kind}, these over the {now.basis.kind}")
     if now.basis.window_ns != then.basis.window_ns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from textwrap import shorten
 from typing import Protocol
 
 from ..quantities import Unit, format_value
@@ -17,6 +18,8 @@ from .thresholds import OPERATORS, Requirement, Thresholds, parse_requirement
 from .verdicts import Loss, Spread, Status, Verdict, Verdicts
 
 MAX_LOSSES = 3
+MAX_NOTES = 5
+_NOTE_LENGTH = 240
 _UNSEEN = ("unknown-copy-kind", "graph-launches-without-rows")
 _LEFT_OUT = ("rows-without-timestamp", "rows-ending-early", "rows-unreadable")
 
@@ -80,6 +83,7 @@ def judge(
         basis=basis_line(report),
         baseline=reference.name if reference else None,
         blockers=blockers,
+        notes=_notes(report),
     )
     if reference is None or result.status is not Status.FAILED:
         return result
@@ -99,6 +103,27 @@ def _may_hide_transfers(entry: HealthEntry) -> bool:
     """Whether copies are missing: those left could look better than all of them would."""
     left_out = entry.code in _LEFT_OUT and "MEMCPY" in entry.message
     return left_out or entry.code in _UNSEEN
+
+
+def _notes(report: OverlapReport) -> tuple[str, ...]:
+    """Warnings that stop no gate, a line for each kind: what is measured may be off by them."""
+    kinds: dict[str, list[HealthEntry]] = {}
+    for entry in report.health:
+        if entry.severity == "warning" and not _may_hide_transfers(entry):
+            kinds.setdefault(entry.code, []).append(entry)
+    lines = [_note(entries, len(report.traces) > 1) for entries in kinds.values()]
+    if len(lines) > MAX_NOTES:
+        rest = f"Warning: {len(lines) - MAX_NOTES} more kinds of warning; `nsysoverlap report`"
+        lines[MAX_NOTES:] = [f"{rest} shows them all."]
+    return tuple(lines)
+
+
+def _note(entries: Sequence[HealthEntry], several: bool) -> str:
+    first = entries[0]
+    where = f"{first.trace}: " if several and first.trace else ""
+    more = f" And {len(entries) - 1:,} more like this one." if len(entries) > 1 else ""
+    message = shorten(first.message, _NOTE_LENGTH, placeholder=" …")
+    return f"Warning: {where}{message}{more}"
 
 
 def _absolute(report: OverlapReport, requirement: Requirement) -> Verdict:

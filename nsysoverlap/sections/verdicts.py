@@ -9,6 +9,7 @@ from ..gate.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..quantities import Unit, digits_apart, format_difference, format_value
 from ..units import NONE, format_ns
 
+MAX_REASONS = 10
 _TONES = {Status.PASSED: "headline", Status.FAILED: "alarm", Status.INCONCLUSIVE: "alarm"}
 
 
@@ -108,7 +109,11 @@ def _table(result: Verdicts) -> Table:
 def _reasons(result: Verdicts) -> list[Block]:
     """What the headline has not said: why verdicts are what they are, and of what values are."""
     if result.blockers:
-        return [Paragraph(_stopped(text)) for text in result.blockers[1:]]
+        others = [Paragraph(_stopped(text)) for text in result.blockers[1:]]
+        if len(others) > MAX_REASONS:
+            left = f"{len(others) - MAX_REASONS} more reasons; all are in the JSON output."
+            others[MAX_REASONS:] = [Paragraph(left)]
+        return [*others]
     said = headline(result)
     texts = [f"{v.name}: {_stopped(v.reason)}" for v in result.verdicts if v.reason]
     places = [
