@@ -199,7 +199,8 @@ def classify(trace: Trace, rules: RuleSet | None = None) -> Classified:
         copy_role=_copy_roles(trace.copies),
         name_rule=name_rule,
         estimated_row=row,
-        estimated_bytes=np.minimum(threads, 2**59) * BYTES_PER_THREAD,
+        # Nonsense for a shape must not add up beyond int64.
+        estimated_bytes=np.minimum(threads, 2**58 // max(1, len(row))) * BYTES_PER_THREAD,
     )
 
 

@@ -83,11 +83,14 @@ def _without_arguments(name: str) -> str:
 def clean_text(text: str) -> str:
     """Text from a trace as one printable line.
 
-    Terminal escapes are removed, other control characters, line breaks and direction overrides
-    become spaces, and what cannot be encoded becomes a question mark.
+    Terminal escapes and characters that nobody sees are removed, other control characters, line
+    breaks and direction overrides become spaces, and what cannot be encoded becomes a question
+    mark. A `##[`, which logs of GitHub Actions take for a command anywhere, is pulled apart.
     """
-    printable = "".join(_replacement(char) for char in _ESCAPES.sub("", text))
-    return " ".join(printable.split())
+    printable = text
+    if not text.isprintable():
+        printable = "".join(_replacement(char) for char in _ESCAPES.sub("", text))
+    return " ".join(printable.split()).replace("##[", "# #[")
 
 
 def _replacement(char: str) -> str:
@@ -97,4 +100,7 @@ def _replacement(char: str) -> str:
     overrides = unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO"} or (
         "\u2066" <= char <= "\u2069"
     )
+    if category == "Cf" and not overrides:
+        # Without width, such as a joiner: two names could look the same.
+        return ""
     return " " if overrides or category in {"Cc", "Zl", "Zp"} else char

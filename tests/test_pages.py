@@ -163,6 +163,23 @@ def test_columns_added_later_have_their_default(tmp_path: Path) -> None:
     assert rows(path, query) == [(1, 1, 5), (2, 2, 6)]
 
 
+@pytest.mark.parametrize("n_bytes", range(50, 75))
+@pytest.mark.parametrize("sql_type", ["BLOB", "TEXT"])
+def test_a_longer_type_is_not_taken_for_two_columns(
+    tmp_path: Path, n_bytes: int, sql_type: str
+) -> None:
+    # A header as long as that of a row with one more column, which was added later.
+    path = fill(
+        tmp_path / "t.sqlite",
+        3,
+        f"CREATE TABLE t (x {sql_type}, a INTEGER)",
+        values=lambda i: (b"x" * n_bytes if sql_type == "BLOB" else "x" * n_bytes, i + 20),
+    )
+    execute(path, "ALTER TABLE t ADD COLUMN b INTEGER")
+    _, query = table_of(path)
+    assert rows(path, query) == [(i + 1, i + 20, -7) for i in range(3)]
+
+
 def test_a_row_longer_than_a_page(tmp_path: Path) -> None:
     path = fill(
         tmp_path / "t.sqlite",

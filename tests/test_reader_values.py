@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import read_trace
+from nsysoverlap.errors import TraceFileError
 from nsysoverlap.reader import bulk
 
 from .readerkit import (
@@ -123,6 +124,7 @@ def test_a_null_among_big_numbers_does_not_round_them(out: Path, column: str) ->
         (1e300, 2e300, 2),
         (INT64[0], INT64[1], 2),
         (INT64[1], INT64[1], 2),
+        (-(2**62), 2**62, 2),
         (5, 2**62 + 1, 2),
         ("9223372036854775808", 5, 2),
         (0, 7, None),
@@ -230,6 +232,21 @@ def test_bytes_beyond_any_memory_are_no_number(out: Path, n_bytes: int | None) -
     assert trace.facts.dropped[0].unreadable == 3
 
 
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [("start = -9007199254740992, \"end\" = 2", "times"), ("bytes = 18014398509481984", "sizes")],
+)
+def test_sums_beyond_64_bits_are_refused(out: Path, columns: str, what: str) -> None:
+    builder = TraceBuilder()
+    for i in range(1, 1_001):
+        builder.copy(i, i + 1, "h2d", 1)
+    execute(builder.write(out), f"UPDATE {MEMCPY} SET {columns} WHERE rowid = 1")
+    assert len(read_trace(out).copies) == 1_000
+    execute(out, f"UPDATE {MEMCPY} SET {columns}")
+    with pytest.raises(TraceFileError, match=f"odd.sqlite: table {MEMCPY}: its {what} add up"):
+        read_trace(out)
+
+
 @pytest.mark.parametrize("kind", [-1, 14, 255, 256, 300, 2**40, -(2**62)])
 def test_copy_kinds_that_fit_no_byte_are_unknown(out: Path, kind: int) -> None:
     build(out, SMALL)
@@ -262,7 +279,13 @@ def test_any_values_at_all(
     names = '"start", "end", streamId, bytes, globalPid, correlationId'
     for row in cells:
         execute(out, f"INSERT INTO {MEMCPY} ({names}) VALUES (?, ?, ?, ?, ?, ?)", values=row)
-    trace = read_trace(out)
+    times = [row[:2] for row in cells if all(type(v) is int and abs(v) <= 2**62 for v in row[:2])]
+    try:
+        trace = read_trace(out)
+    except TraceFileError as error:
+        assert "add up to more" in str(error)  # noqa: PT017 - whether it comes depends on the cells
+        assert sum(max(0, end - start) for start, end in times) > 2**61  # type: ignore[operator]
+        return
     (lost,) = [sum(counts) for counts in dropped(trace).values()] or [0]
     assert len(trace.copies) + lost == len(cells)
     assert (trace.copies.end_ns >= trace.copies.start_ns).all()

@@ -114,6 +114,9 @@ def test_short_kernel_names(name: str, short: str) -> None:
         ("\u202eevil\u2066x\u2028y", "evil x y"),
         ("\ud800 kept: é 漢 µ", "? kept: é 漢 µ"),
         ("\x1b[31", "31"),
+        ("a\u200bb\u200d\ufeff\u00adc\u200f\U000e0041", "abc"),
+        ("##[error]x", "# #[error]x"),
+        ("#\u200b#[error]x", "# #[error]x"),
     ],
 )
 def test_clean_text(raw: str, clean: str) -> None:

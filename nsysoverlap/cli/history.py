@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -117,6 +116,7 @@ def history(
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
     from ..history.store import parse_labels, read_runs
     from ..reporters.interface import Layout
+    from ..reporters.json import as_json
     from ..reporters.markdown import blocks_as_markdown
     from ..reporters.text import blocks_as_text
     from ..sections.history import history_blocks, runs_to_dict
@@ -129,7 +129,7 @@ def history(
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
     if fmt == "json":
-        text = json.dumps(runs_to_dict(runs), indent=2, allow_nan=False) + "\n"
+        text = as_json(runs_to_dict(runs))
     elif fmt == "markdown":
         text = blocks_as_markdown(history_blocks(runs, db.name))
     else:

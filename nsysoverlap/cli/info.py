@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -44,6 +43,7 @@ def info(trace: Path, fmt: str) -> None:
     from ..nsys import REPORT_SUFFIXES, export_report
     from ..ranks.many import open_trace
     from ..reader.load import table_counts
+    from ..reporters.json import as_json
 
     path = single_trace(trace)
     options = Options()
@@ -53,7 +53,7 @@ def info(trace: Path, fmt: str) -> None:
         is_report = path.suffix.lower() in REPORT_SUFFIXES
         counts = table_counts(export_report(path) if is_report else path)
     if fmt == "json":
-        emit(json.dumps(_as_dict(loaded, report, counts), indent=2) + "\n", None)
+        emit(as_json(_as_dict(loaded, report, counts)), None)
     else:
         emit(render_blocks(_blocks(loaded, report, counts)), None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +39,13 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
     With a TRACE, show the most expensive kernel names of each category instead. Own rules go
     into a file for --config and come before all others.
     """
+    from ..reporters.json import as_json
+
     options = build_options(config=config)
     explanation = None if explain is None else options.rules.explain(explain)
     names = None if trace is None else _top_names(trace, options)
     if fmt == "json":
-        emit(json.dumps(_as_dict(options.rules, explanation, names), indent=2) + "\n", None)
+        emit(as_json(_as_dict(options.rules, explanation, names)), None)
         return
     blocks: list[Block] = []
     if explanation is not None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..slim import Sensitive, Slimmed
 
 
-_SAME_EVERYWHERE = ("ENUM_", "NVTX_PAYLOAD_")
-"""Tables that say the same in every export."""
+_SAME_EVERYWHERE = "ENUM_"
+"""Tables that say the same in every export begin with it."""
 
 
 @click.command(

@@ -15,6 +15,7 @@ import click
 
 from ..errors import NsysOverlapError
 from ..output import write_atomically
+from ..units import clean_text
 
 PIPED_WIDTH = 80
 MAX_WIDTH = 120
@@ -60,9 +61,11 @@ def emit_file(content: str | bytes | Iterable[bytes], output: Path) -> None:
 
 
 def say(message: str) -> None:
-    """One line to stderr, if anyone can still read it: a result does not depend on that."""
+    """One line to stderr, whatever names are in it, if anyone can still read it: a result does not
+    depend on that.
+    """
     with suppress(OSError):
-        click.echo(message, err=True)
+        click.echo(clean_text(message), err=True)
 
 
 class Plain(click.Command):
@@ -114,7 +117,7 @@ def progress(message: str) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    thread = threading.Thread(target=_turn, args=(message, done), daemon=True)
+    thread = threading.Thread(target=_turn, args=(clean_text(message), done), daemon=True)
     thread.start()
     try:
         yield

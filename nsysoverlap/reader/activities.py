@@ -9,16 +9,19 @@ import numpy as np
 
 from .. import schema
 from ..arrays import BoolArray
+from ..errors import TraceFileError
 from ..schema import TableSpec
 from ..trace import Activities, Copies, Dropped, Kernels, LaunchShapes
 from .bulk import Block, Query, unreadable
 from .codes import Codes, TupleCodes
 from .source import Source
 
-# Differences of two times below this bound cannot overflow int64.
+# Differences of two times from above -2^62 up to 2^62 cannot overflow int64.
 _LARGEST_TIME = 2**62
 # Far beyond any memory; larger numbers would overflow int64 once summed.
 _LARGEST_COPY = 2**54
+# Of one table, so that all tables together still fit int64.
+_LARGEST_SUM = 2**61
 _STREAM_KEY = ("global_pid", "device_id", "context_id", "stream_id")
 _SMALL = {"copy_kind": np.uint8, "src_kind": np.uint8, "dst_kind": np.uint8}
 _AXES = (*schema.GRID, *schema.BLOCK)
@@ -80,6 +83,7 @@ def read_columns(source: Source, spec: TableSpec, registry: Registry, shift_ns: 
         empty = {c.name: np.empty(0, np.int64) for c in spec.columns}
         columns = _digest(empty, spec, registry, shift_ns)
     lost = columns.pop("lost").reshape(-1, 3).sum(axis=0)
+    _check_sums(columns, f"{source.path.name}: table {spec.name}")
     return Columns(_sorted(columns), Dropped(spec.name, *lost.tolist()))
 
 
@@ -124,6 +128,19 @@ def _digest(block: Block, spec: TableSpec, registry: Registry, shift_ns: int) ->
     return columns
 
 
+def _check_sums(columns: dict[str, Any], table: str) -> None:
+    """Raise `TraceFileError` where times or sizes add up to more than int64 can tell."""
+    # As floats, which do not wrap around; what they round is far below the limit.
+    ns = columns["end_ns"].sum(dtype=float) - columns["start_ns"].sum(dtype=float)
+    n_bytes = columns["n_bytes"].sum(dtype=float) if "n_bytes" in columns else 0.0
+    if max(ns, n_bytes) > _LARGEST_SUM:
+        what = "times" if ns > _LARGEST_SUM else "sizes"
+        raise TraceFileError(
+            f"{table}: its {what} add up to more than any GPU could do.",
+            "It is not as nsys writes it; export the report again with nsys.",
+        )
+
+
 def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]]:
     """Mask of rows with a real time and readable ids, and the counts of the others by reason."""
     start, end = block["start"], block["end"]
@@ -131,7 +148,7 @@ def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]
     for values in block.values():
         bad |= unreadable(values)
     for values in (start, end):
-        bad |= (values > _LARGEST_TIME) | (values < -_LARGEST_TIME)
+        bad |= (values > _LARGEST_TIME) | (values <= -_LARGEST_TIME)
     if "n_bytes" in block:
         bad |= (block["n_bytes"] < 0) | (block["n_bytes"] > _LARGEST_COPY)
     # CUPTI writes 0, 0 for "no timestamp"; an export with a time shift moves that with the rest.

@@ -82,7 +82,7 @@ def _usable(block: Block) -> BoolArray:
     for values in block.values():
         bad |= unreadable(values)
     for name in ("start", "end"):
-        bad |= (block[name] > _LARGEST_TIME) | (block[name] < -_LARGEST_TIME)
+        bad |= (block[name] > _LARGEST_TIME) | (block[name] <= -_LARGEST_TIME)
     return ~(bad | (block["end"] < block["start"]))
 
 

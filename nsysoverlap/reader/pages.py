@@ -27,7 +27,15 @@ _TABLE_LEAF, _TABLE_INTERIOR = 13, 5
 _HEADER_BYTES = {_TABLE_LEAF: 8, _TABLE_INTERIOR: 12}
 _TEXT = 12
 """Serial types from here on are texts and BLOBs; below are NULL, integers and floats."""
-_SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((t - 12) // 2 for t in range(12, 256))])
+_SIZES = np.array(
+    [
+        *(0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0),
+        *((t - 12) // 2 for t in range(12, 128)),
+        *[1 << 40] * 128,
+    ]
+)
+"""Bytes of a value by its serial type. A byte from 128 on is but the first of a longer type: with
+such a size no row adds up."""
 _FLOAT, _ZERO, _ONE = 7, 8, 9
 _MARGIN = 256
 """Bytes around the pages in memory, so that damaged lengths lead nowhere else."""

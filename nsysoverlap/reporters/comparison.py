@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from ..compare import Comparison
 from ..errors import UsageError
 from ..sections.comparison import comparison_blocks, comparison_to_dict
 from .interface import Layout
+from .json import as_json
 from .markdown import blocks_as_markdown
 from .text import blocks_as_text
 
@@ -20,7 +19,7 @@ def render_comparison(result: Comparison, fmt: str, *, width: int = 80, color: b
     Raises `UsageError` for another format.
     """
     if fmt == "json":
-        return json.dumps(comparison_to_dict(result), indent=2, allow_nan=False) + "\n"
+        return as_json(comparison_to_dict(result))
     if fmt == "markdown":
         return blocks_as_markdown(comparison_blocks(result))
     if fmt == "text":

@@ -58,7 +58,7 @@ def escape(text: str) -> str:
 def _escape_line(text: str) -> str:
     """`escape` for a paragraph, whose first character could make it a heading or a list."""
     escaped = escape(text)
-    return re.sub(r"^([#+=-]|\d+(?=[.)] ))", r"\\\1", escaped)
+    return re.sub(r"^([#+=:-]|\d+(?=[.)] ))", r"\\\1", escaped)
 
 
 def _code(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ _STYLES = {
     "warning": "yellow",
     "note": "cyan",
 }
+_COMMAND = re.compile(r"^(\s*)::")
+"""What begins a line with this, logs of GitHub Actions take for a command."""
 _GAP = 2
 _LEAST_WORDS = 12
 
@@ -52,7 +55,7 @@ def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:
             _print_block(console, block, layout.width)
             console.print()
     # Rich pads cells with blanks; a pipe does not need them.
-    lines = [line.rstrip() for line in capture.get().split("\n")]
+    lines = [_COMMAND.sub(r"\1: :", line.rstrip()) for line in capture.get().split("\n")]
     return "\n".join(lines).strip("\n") + "\n"
 
 

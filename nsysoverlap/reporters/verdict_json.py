@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
@@ -12,6 +11,7 @@ from ..gate.verdicts import Verdict, Verdicts
 from ..quantities import Unit
 from ..sections.verdicts import headline
 from .interface import Layout
+from .json import as_json
 
 FORMAT = "nsysoverlap.verdict"
 FORMAT_VERSION = 1
@@ -41,7 +41,7 @@ def render_verdict_json(result: Verdicts, layout: Layout) -> str:
         "verdicts": [_verdict(verdict) for verdict in result.verdicts],
         "losses": [asdict(loss) for loss in result.losses],
     }
-    return json.dumps(values, indent=2, allow_nan=False) + "\n"
+    return as_json(values)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

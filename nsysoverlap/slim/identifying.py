@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ..reader.database import open_database, probe
 from ..reader.values import text
 from ..schema import quote
 
+_PAYLOAD = "names that the program gave its NVTX data"
 _KNOWN = {
     "TARGET_INFO_SYSTEM_ENV": "the machine: host name, system, driver",
     "TARGET_INFO_GPU": "names, uuids and bus addresses of GPUs",
@@ -24,15 +26,20 @@ _KNOWN = {
     "ANALYSIS_FILE": "paths of log files",
     "DIAGNOSTIC_EVENT": "messages of the profiler",
     "NVTX_EVENTS": "texts of NVTX ranges, marks and threads",
+    "NVTX_PAYLOAD_SCHEMAS": _PAYLOAD,
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES": _PAYLOAD,
+    "NVTX_PAYLOAD_ENUMS": _PAYLOAD,
+    "NVTX_PAYLOAD_ENUM_ENTRIES": _PAYLOAD,
     "StringIds": "names of kernels, functions, ranges, threads and files",
 }
-_ENUMS = re.compile(r"^ENUM_|^NVTX_PAYLOAD_")
+_ENUMS = re.compile(r"^ENUM_")
 _NUMBERS = re.compile(r"INT|REAL|FLOA|DOUB", re.IGNORECASE)
+# Nothing begins inside a word: trying that would take forever where words are long.
 REVEALING = re.compile(
     r"""
     (?<![\w.)\]}>/])(?:/|~/|[A-Za-z]:\\)[\w.+@-]+[\\/][^\s"',;]*  # absolute path
     | \\\\[\w.-]+\\\S+                                      # network path
-    | \b\w+://[^\s"',;]+                                    # address
+    | (?<!\w)\w+://[^\s"',;]+                               # address
     | (?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]+                  # user at a host
     | \b\d{1,3}(?:\.\d{1,3}){3}\b(?!\.)                     # IPv4
     """,
@@ -65,10 +72,7 @@ def find_sensitive(path: Path) -> list[Sensitive]:
         for table in probe(connection, path.name).tables:
             if _ENUMS.search(table):
                 continue
-            for column in connection.execute(f"PRAGMA table_info({quote(table)})").fetchall():
-                name, kind = str(column[1]), str(column[2])
-                if _NUMBERS.search(kind):
-                    continue
+            for name in _columns_with_texts(connection, table):
                 rows = connection.execute(
                     f"SELECT {quote(name)}, count(*) FROM {quote(table)} "  # noqa: S608
                     f"WHERE length({quote(name)}) > 0 AND typeof({quote(name)}) "
@@ -82,6 +86,19 @@ def find_sensitive(path: Path) -> list[Sensitive]:
                     n = sum(texts.values())
                     result.append(Sensitive(table, name, n, what, len(shown), examples))
     return sorted(result, key=lambda s: (not s.revealing, s.table, s.column))
+
+
+def _columns_with_texts(connection: sqlite3.Connection, table: str) -> list[str]:
+    """Columns that may hold texts; of those declared as numbers the ones that do so all the same."""
+    columns = connection.execute(f"PRAGMA table_info({quote(table)})").fetchall()
+    names = [str(column[1]) for column in columns]
+    numbers = [str(column[1]) for column in columns if _NUMBERS.search(str(column[2]))]
+    if not numbers:
+        return names
+    held = ", ".join(f"max(typeof({quote(name)}) IN ('text', 'blob'))" for name in numbers)
+    (found,) = connection.execute(f"SELECT {held} FROM {quote(table)}")  # noqa: S608
+    without = {name for name, texts in zip(numbers, found, strict=True) if not texts}
+    return [name for name in names if name not in without]
 
 
 def _cut(label: str) -> str:

@@ -228,6 +228,26 @@ def test_what_could_identify_someone(tmp_path: Path) -> None:
     assert [s for s in left if s.revealing] == []
 
 
+def test_texts_where_numbers_belong_and_names_of_the_programs_own_data(tmp_path: Path) -> None:
+    source = everything().write(tmp_path / "in.sqlite")
+    execute(source, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = 'ada' WHERE rowid = 1")
+    execute(source, "CREATE TABLE NVTX_PAYLOAD_SCHEMAS (schemaId INTEGER, name TEXT)")
+    execute(source, "INSERT INTO NVTX_PAYLOAD_SCHEMAS VALUES (1, 'lovelace')")
+    found = {(s.table, s.column): s.n for s in find_sensitive(source)}
+    assert found["CUPTI_ACTIVITY_KIND_KERNEL", "streamId"] == 1
+    assert found["NVTX_PAYLOAD_SCHEMAS", "name"] == 1
+    assert ("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId") not in found
+
+
+def test_very_long_words_are_looked_at_in_time(tmp_path: Path) -> None:
+    source = everything().write(tmp_path / "in.sqlite")
+    for start in ("a", "a.", "1.", "/a", "\\\\", "a@", "://"):
+        word = start * 1_000_000
+        execute(source, "INSERT INTO StringIds VALUES (?, ?)", values=(hash(start) % 2**40, word))
+    (found,) = (s for s in find_sensitive(source) if s.table == "StringIds")
+    assert all(len(example) < 200 for example in found.examples)
+
+
 def test_xla_scopes_are_no_paths() -> None:
     found = {(s.table, s.column): s for s in find_sensitive(h200("jax_fsdp2_lhs"))}
     assert found["StringIds", "value"].revealing == 0
