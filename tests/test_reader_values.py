@@ -234,7 +234,7 @@ def test_bytes_beyond_any_memory_are_no_number(out: Path, n_bytes: int | None) -
 
 @pytest.mark.parametrize(
     ("columns", "what"),
-    [("start = -9007199254740992, \"end\" = 2", "times"), ("bytes = 18014398509481984", "sizes")],
+    [('start = -9007199254740992, "end" = 2', "times"), ("bytes = 18014398509481984", "sizes")],
 )
 def test_sums_beyond_64_bits_are_refused(out: Path, columns: str, what: str) -> None:
     builder = TraceBuilder()
