@@ -42,6 +42,6 @@ def _best_hidden_share(case: DeviceCase, budget: TimeBudget) -> float:
     opaque = lanes.opaque.subtract(lanes.active).intersect(case.window)
     active_ns = budget.compute_ns + budget.comm_ns + opaque.length
     needed_ns = max(
-        case.splits[direction].wall.intersect(case.window).length for direction in ("h2d", "d2h")
+        lanes.of(direction).union.intersect(case.window).length for direction in ("h2d", "d2h")
     )
     return min(1.0, active_ns / needed_ns)

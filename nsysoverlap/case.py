@@ -21,6 +21,9 @@ from .steps import StepPlan
 from .trace import Device
 from .window import EARLIEST, LATEST, Window
 
+_BLOCKING = {"h2d": Role.H2D, "d2h": Role.D2H, "both": None}
+"""Directions for which blocking time is stated, and the role of their rows, None for any."""
+
 
 @dataclass(frozen=True)
 class DeviceCase:
@@ -50,17 +53,17 @@ class DeviceCase:
         """Exposed pieces of `rows`, with what followed and whether it waited."""
         return exposed_pieces(self.classified, self.launches, self.device.index, self.lanes)
 
-    @cached_property
-    def splits(self) -> dict[str, Split]:
-        """The split of each direction: h2d, d2h, both, unified_h2d, unified_d2h."""
-        found = {}
-        for direction, role in (("h2d", Role.H2D), ("d2h", Role.D2H), ("both", None)):
+    def split(self, direction: str) -> Split:
+        """The split of one direction: h2d, d2h, both, unified_h2d, unified_d2h.
+
+        Made anew each time, for its sets are as large as the trace.
+        """
+        blocking = None
+        if direction in _BLOCKING and self.can_tell_blocking:
+            role = _BLOCKING[direction]
             mask = None if role is None else self.rows.role == role
-            blocking = self.pieces.blocking(mask) if self.can_tell_blocking else None
-            found[direction] = split(self.lanes.of(direction), self.lanes, blocking)
-        for direction in ("unified_h2d", "unified_d2h"):
-            found[direction] = split(self.lanes.of(direction), self.lanes)
-        return found
+            blocking = self.pieces.blocking(mask)
+        return split(self.lanes.of(direction), self.lanes, blocking)
 
     @property
     def can_tell_blocking(self) -> bool:
@@ -72,20 +75,17 @@ class DeviceCase:
         known = self.pieces.resolved
         return self.classified.trace.host.waits is not None and bool(known.any() or not len(known))
 
-    def measure(self, direction: str) -> Overlap:
+    def measure(self, split: Split) -> Overlap:
         """Numbers of one direction over the measured time."""
         counted = self.counted.pieces()
         # An asked window may hold no activity of this device.
         windows = self.window.pieces() or [(0, 0)] * len(counted)
-        return sum(self.splits[direction].measure(windows, counted), Overlap())
+        return sum(split.measure(windows, counted), Overlap())
 
-    def outside(self, direction: str) -> Overlap:
+    def outside(self, split: Split) -> Overlap:
         """Numbers of one direction over all other time of the device."""
         edges = [EARLIEST, *(edge for piece in self.window.pieces() for edge in piece), LATEST]
-        return sum(
-            self.splits[direction].measure(list(zip(edges[::2], edges[1::2], strict=True))),
-            Overlap(),
-        )
+        return sum(split.measure(list(zip(edges[::2], edges[1::2], strict=True))), Overlap())
 
     def blocked(self, transfers: Int64Array) -> int | None:
         """Exposed time of some of `rows` for which compute waited; None where unknown."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .bounds import measure_bounds
 from .case import DeviceCase
 from .effective import measure_effective
-from .lanes import Transfers
+from .lanes import TRANSFER_ROLES, Transfers
 from .links import LinkOverride, link_for
-from .overlap import BudgetSets, budget_sets
+from .overlap import BudgetSets, Split, budget_sets
 from .relief import measure_relief, median_relief
 from .report import DeviceReport, LinkReport, OpaqueBounds, Relief, StepReport, TimeBudget
 from .rules import Role
@@ -22,9 +24,11 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
     """All numbers of one device over its measured time; `links` replace the table of peaks."""
     device, windows = case.device, case.window.pieces()
     nowhere = (case.lanes.extent_ns[0],) * 2
-    stepped = case.stepped
-    both, doing = case.measure("both"), budget_sets(case.lanes)
-    steps, budget = _step_reports(case, doing), sum(doing.measure(windows), TimeBudget())
+    splits = {direction: case.split(direction) for direction in TRANSFER_ROLES}
+    measured = {direction: case.measure(split) for direction, split in splits.items()}
+    doing = budget_sets(case.lanes)
+    steps = _step_reports(case, splits, doing)
+    budget = sum(doing.measure(windows), TimeBudget())
     return DeviceReport(
         trace=case.classified.trace.info.file_name,
         pid=device.pid,
@@ -33,29 +37,27 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
         gpu_name=device.gpu.name,
         gpu_uuid=device.gpu.uuid,
         window_ns=(windows[0][0], windows[-1][1]) if windows else nowhere,
-        h2d=case.measure("h2d"),
-        d2h=case.measure("d2h"),
-        both=both,
-        unified_h2d=case.measure("unified_h2d"),
-        unified_d2h=case.measure("unified_d2h"),
+        **measured,
         time_budget=budget,
         streams=measure_streams(case),
         link=_link(device, case.rows, links),
         opaque_bounds=_opaque_bounds(case),
         steps=steps,
-        outside_h2d=case.outside("h2d") if stepped else None,
-        outside_d2h=case.outside("d2h") if stepped else None,
+        outside_h2d=case.outside(splits["h2d"]) if case.stepped else None,
+        outside_d2h=case.outside(splits["d2h"]) if case.stepped else None,
         relief=_relief(case, steps),
         effective=measure_effective(case),
-        bounds=measure_bounds(case, both, budget, steps),
+        bounds=measure_bounds(case, measured["both"], budget, steps),
     )
 
 
-def _step_reports(case: DeviceCase, doing: BudgetSets) -> tuple[StepReport, ...]:
+def _step_reports(
+    case: DeviceCase, splits: Mapping[str, Split], doing: BudgetSets
+) -> tuple[StepReport, ...]:
     if not case.steps:
         return ()
     windows = [(step.start_ns, step.end_ns) for step in case.steps]
-    columns = [case.splits[name].measure(windows) for name in ("h2d", "d2h", "both")]
+    columns = [splits[name].measure(windows) for name in ("h2d", "d2h", "both")]
     budgets = doing.measure(windows)
     reliefs = measure_relief(case.rows, windows)
     return tuple(
@@ -104,7 +106,7 @@ def _opaque_bounds(case: DeviceCase) -> OpaqueBounds | None:
         return None
 
     def bounds(direction: str) -> tuple[float, float] | None:
-        wall = case.splits[direction].wall.intersect(case.window)
+        wall = lanes.of(direction).union.intersect(case.window)
         low = wall.intersect(lanes.compute).length
         high = wall.intersect(lanes.compute.union(lanes.opaque)).length
         return (low / wall.length, high / wall.length) if wall.length else None

@@ -82,8 +82,9 @@ def activities_frame(trace: Trace) -> pd.DataFrame:
     for field in ("pid", "device_id", "context_id", "stream_id"):
         values = [getattr(stream, field) for stream in trace.streams]
         columns[field] = np.array(values, dtype=np.int64)[at]
-    for field in ("correlation_id", "from_graph"):
-        columns[field] = np.concatenate([getattr(table, field) for table in tables.values()])
+    ids = np.concatenate([table.correlation_id for table in tables.values()])
+    columns["correlation_id"] = ids.astype(np.int64)
+    columns["from_graph"] = np.concatenate([table.from_graph for table in tables.values()])
     columns |= _copy_columns(trace.copies, sizes, list(tables).index("memcpy"))
     frame = pd.DataFrame(columns)
     order = np.lexsort((frame["end_ns"].to_numpy(), frame["start_ns"].to_numpy()))

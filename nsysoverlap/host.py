@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .arrays import BoolArray, Int32Array, Int64Array
+from .arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array
 
 NEVER = np.iinfo(np.int64).min
 """The time of what did not happen; times of a trace may be below zero, but never this low."""
@@ -31,9 +31,9 @@ class Calls:
 
     start_ns: Int64Array = field(default_factory=_none64)
     end_ns: Int64Array = field(default_factory=_none64)
-    thread: Int32Array = field(default_factory=_none32)
-    correlation_id: Int64Array = field(default_factory=_none64)
-    name: Int32Array = field(default_factory=_none32)
+    thread: CodeArray = field(default_factory=_none32)
+    correlation_id: IdArray = field(default_factory=_none64)
+    name: CodeArray = field(default_factory=_none32)
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -49,8 +49,8 @@ class Ranges:
 
     start_ns: Int64Array = field(default_factory=_none64)
     end_ns: Int64Array = field(default_factory=_none64)
-    thread: Int32Array = field(default_factory=_none32)
-    text: Int32Array = field(default_factory=_none32)
+    thread: CodeArray = field(default_factory=_none32)
+    text: CodeArray = field(default_factory=_none32)
     nested: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     n_unclosed: int = 0
 

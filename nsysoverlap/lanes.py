@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .arrays import BoolArray, Int32Array, Int64Array, UInt8Array
+from .arrays import BoolArray, CodeArray, Int64Array, UInt8Array
 from .intervals import IntervalSet
 from .rules import Classified, Role
 
@@ -37,7 +37,7 @@ class Transfers:
     n_bytes: Int64Array
     bytes_estimated: Int64Array
     by_kernel: BoolArray
-    stream: Int32Array
+    stream: CodeArray
     role: Int64Array
     row: Int64Array
 

@@ -7,11 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from .arrays import Int32Array, Int64Array
+from .arrays import BoolArray, IdArray, Int32Array, Int64Array
 from .host import HostSide, Ranges
 from .trace import Activities, Trace
 
 _SPARSE = 16
+_ROWS_AT_ONCE = 1 << 20
 
 
 class Launches:
@@ -31,8 +32,7 @@ class Launches:
             if not own.all():
                 mine &= own[calls.thread]
             if mine.any():
-                row = np.flatnonzero(mine)
-                found[process] = _Calls.of(calls.correlation_id[row], row)
+                found[process] = _Calls.of(calls.correlation_id, mine)
         return found
 
     def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
@@ -64,23 +64,27 @@ class _Calls:
 
     call: Int64Array | Int32Array
     first: int
-    ids: Int64Array | None
+    ids: IdArray | None
 
     @classmethod
-    def of(cls, ids: Int64Array, calls: Int64Array) -> _Calls:
-        """Of calls that share an id the first one counts."""
-        low, high = int(ids.min()), int(ids.max())
-        if high - low < _SPARSE * len(ids) and len(calls) < 2**31:
+    def of(cls, ids: IdArray, mine: BoolArray) -> _Calls:
+        """Of those calls that `mine` picks; where some share an id the first one counts."""
+        picked = ids[mine]
+        low, high = int(picked.min()), int(picked.max())
+        if high - low < _SPARSE * len(picked) and len(ids) < 2**31:
             call = np.full(high - low + 1, -1, np.int32)
-            call[ids[::-1] - low] = calls[::-1]
+            # In parts to save memory, backwards so that the first one has the last word.
+            for begin in reversed(range(0, len(ids), _ROWS_AT_ONCE)):
+                row = begin + np.flatnonzero(mine[begin : begin + _ROWS_AT_ONCE])[::-1]
+                call[np.subtract(ids[row], low, dtype=np.int64)] = row
             return cls(call, low, None)
-        order = np.argsort(ids, kind="stable")
-        return cls(calls[order], 0, ids[order])
+        order = np.argsort(picked, kind="stable")
+        return cls(np.flatnonzero(mine)[order], 0, picked[order])
 
-    def find(self, ids: Int64Array) -> Int64Array:
+    def find(self, ids: IdArray) -> Int64Array:
         """The call of each id, -1 where there is none."""
         if self.ids is None:
-            at = ids - self.first
+            at = np.subtract(ids, self.first, dtype=np.int64)
             inside = (at >= 0) & (at < len(self.call))
             if inside.all():
                 return self.call[at].astype(np.int64)

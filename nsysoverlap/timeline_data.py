@@ -66,7 +66,7 @@ class TimelineBuilder:
         for case in cases:
             self._devices.append(_device(case))
             self._lanes.append(_lanes(case))
-            self._exposed.append({name: case.splits[name].exposed for name in ("h2d", "d2h")})
+            self._exposed.append({name: case.split(name).exposed for name in ("h2d", "d2h")})
 
     def build(
         self, most: int = MAX_BLOCKS, closeups: Sequence[Sequence[tuple[int, int]]] = ()

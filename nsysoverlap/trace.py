@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .arrays import BoolArray, Int32Array, Int64Array, UInt8Array
+from .arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, UInt8Array
 from .host import HostSide
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Activities:
 
     start_ns: Int64Array
     end_ns: Int64Array
-    stream: Int32Array
-    correlation_id: Int64Array
+    stream: CodeArray
+    correlation_id: IdArray
     from_graph: BoolArray
 
     def __len__(self) -> int:
@@ -121,8 +121,8 @@ class LaunchShapes:
 class Kernels(Activities):
     """CUPTI_ACTIVITY_KIND_KERNEL; `name` indexes `Trace.names`, `shape` indexes `shapes`."""
 
-    name: Int32Array
-    shape: Int32Array
+    name: CodeArray
+    shape: CodeArray
     shapes: LaunchShapes
 
 

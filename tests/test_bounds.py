@@ -36,7 +36,7 @@ def cases(path: Path, window: Window | None = None) -> list[DeviceCase]:
 
 def bounds(case: DeviceCase, steps: tuple[StepReport, ...] = ()) -> Bounds:
     budget = sum(budget_sets(case.lanes).measure(case.window.pieces()), TimeBudget())
-    return measure_bounds(case, case.measure("both"), budget, steps)
+    return measure_bounds(case, case.measure(case.split("both")), budget, steps)
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_no_trace_hides_more_than_its_bound(
             builder.copy(begin, end, role, stream=stream)
     asked = Window(window[0], sum(window)) if window else None
     (case,) = cases(builder.write(tmp_path / "t.sqlite"), asked)
-    found, both = bounds(case), case.measure("both")
+    found, both = bounds(case), case.measure(case.split("both"))
     if both.covered_share is None:
         assert found == Bounds()
         return
     assert found.best_hidden_share is not None
     assert both.covered_share <= found.best_hidden_share <= 1
     # Not even if all opaque time were compute.
-    wall, lanes = case.splits["both"].wall.intersect(case.window), case.lanes
+    wall, lanes = case.split("both").wall.intersect(case.window), case.lanes
     covered = wall.intersect(lanes.active.union(lanes.opaque)).length
     assert covered / both.wall_ns <= found.best_hidden_share
     assert found.window_ns_without_exposed == case.window.length - both.exposed_ns

@@ -104,7 +104,7 @@ def event_scene(
 
 
 def blocked_ns(case: DeviceCase) -> int | None:
-    return case.measure("h2d").blocking_ns
+    return case.measure(case.split("h2d")).blocking_ns
 
 
 def test_compute_waits_for_an_event_recorded_behind_the_transfer(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_nothing_is_held_up_where_nothing_follows(tmp_path: Path) -> None:
     scene.run("d2h", 20, 10, 100, 200)
     case = scene.case(tmp_path / "t.sqlite")
     assert pieces(case) == [(0, 100, 200, None, 0, True)]
-    assert case.measure("d2h").blocking_ns == 0
+    assert case.measure(case.split("d2h")).blocking_ns == 0
 
 
 @pytest.mark.parametrize("graph", ["kernel", "transfer", "both"])
@@ -251,7 +251,7 @@ def test_a_transfer_kernel_waits_and_is_waited_for_like_a_copy(tmp_path: Path) -
     scene.run("compute", 20, 10, 100, 100 + 30 * US, name=name)
     scene.run("compute", 20, 12, 40 * US, 41 * US)
     case = scene.case(tmp_path / "t.sqlite")
-    assert case.measure("d2h").n_by_kernel == 1
+    assert case.measure(case.split("d2h")).n_by_kernel == 1
     assert pieces(case) == [(0, 100, 100 + 30 * US, 40 * US, 30 * US, True)]
 
 
@@ -259,7 +259,7 @@ def test_a_transfer_kernel_waits_and_is_waited_for_like_a_copy(tmp_path: Path) -
 def test_blocking_is_unknown_where_waits_cannot_be_joined(tmp_path: Path, schema: str) -> None:
     case = event_scene().case(tmp_path / "t.sqlite", schema=schema)
     known = schema in ("3.20", "3.25")
-    overlaps = {name: case.measure(name) for name in ("h2d", "both")}
+    overlaps = {name: case.measure(case.split(name)) for name in ("h2d", "both")}
     assert {o.exposed_ns for o in overlaps.values()} == {100}
     assert {o.blocking_ns for o in overlaps.values()} == {100 if known else None}
     assert case.blocked(np.array([0, 1])) == (100 if known else None)
@@ -374,7 +374,10 @@ def test_blocking_never_exceeds_exposed(name: str, steps: str) -> None:
         group = case.rows.stream.astype(np.int64)
         overlaps = measure_groups(case, group, len(case.classified.trace.streams))
         for direction in ("h2d", "d2h", "both"):
-            overlaps += [case.measure(direction), *case.splits[direction].measure(windows)]
+            overlaps += [
+                case.measure(case.split(direction)),
+                *case.split(direction).measure(windows),
+            ]
         # Graph nodes say nothing of order; then there is nothing to state.
         assert {o.blocking_ns is None for o in overlaps} == {"graph_node" in name}
         for overlap in overlaps:
@@ -394,14 +397,14 @@ def test_every_wait_of_jax_finds_its_record(name: str, n_waits: int, n_devices: 
     for case in cases:
         assert len(case.pieces.transfer) > 0
         assert case.pieces.resolved.all()
-        h2d = case.measure("h2d")
+        h2d = case.measure(case.split("h2d"))
         assert h2d.blocking_ns is not None
         assert h2d.blocking_ns > 0.98 * h2d.exposed_ns
 
 
 def test_without_the_scheduler_compute_waits_for_every_copy() -> None:
     (case,) = device_cases(h200("jax_unroll_nolhs"), "auto")
-    both = case.measure("both")
+    both = case.measure(case.split("both"))
     assert both.blocking_ns == both.exposed_ns > 0
 
 
@@ -409,4 +412,4 @@ def test_command_buffers_leave_open_what_waited() -> None:
     (case,) = device_cases(h200("jax_scan_pipelined_graph_node"), "auto")
     assert len(case.pieces.transfer) == 128
     assert not case.pieces.resolved.any()
-    assert case.measure("both").blocking_ns is None
+    assert case.measure(case.split("both")).blocking_ns is None

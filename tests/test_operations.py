@@ -183,8 +183,8 @@ def test_copies_at_once_count_for_both_operations(tmp_path: Path) -> None:
     case = scene.case(tmp_path / "t.sqlite")
     reports, known = measure_operations([case], None)
     assert [r.overlap.wall_ns for r in reports] == [100, 100]
-    assert case.measure("h2d").wall_ns == 100
-    assert sum(r.overlap.busy_ns for r in reports) == case.measure("h2d").busy_ns
+    assert case.measure(case.split("h2d")).wall_ns == 100
+    assert sum(r.overlap.busy_ns for r in reports) == case.measure(case.split("h2d")).busy_ns
     assert known.exposed_ns == 200
 
 
@@ -250,7 +250,7 @@ def assert_reconciles(cases: Sequence[DeviceCase], reports: Sequence[OperationRe
     """Operations of a direction against the devices' totals of it."""
     for direction in ("h2d", "d2h"):
         mine = sum((r.overlap for r in reports if r.direction == direction), Overlap())
-        whole = sum((case.measure(direction) for case in cases), Overlap())
+        whole = sum((case.measure(case.split(direction)) for case in cases), Overlap())
         for name in ADDITIVE:
             assert getattr(mine, name) == getattr(whole, name), name
         for name in WALL:
@@ -274,7 +274,7 @@ def test_real_operations_reconcile_with_the_devices(name: str, steps: str) -> No
         part = report.overlap
         assert part.blocking_ns is None or part.blocking_ns <= part.exposed_ns
         assert report.exposed_per_step_ns == round(part.exposed_ns / 4)
-    moved = sum(case.measure("both").n for case in cases)
+    moved = sum(case.measure(case.split("both")).n for case in cases)
     assert sum(r.overlap.n for r in reports) == moved
 
 

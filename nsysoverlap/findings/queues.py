@@ -63,10 +63,12 @@ def queue_of(case: DeviceCase) -> Queue:
     for number, (name, table) in enumerate(trace.tables.items()):
         own = trace.rows_on(case.device.index, name)
         own = own[np.isin(table.stream[own], streams) & ~table.from_graph[own]]
-        transfer = np.full(len(table), -1, np.int64)
-        if name in ("kernel", "memcpy"):
+        transfer = np.full(len(own), -1, np.int64)
+        if name in ("kernel", "memcpy") and len(own):
             mine = np.flatnonzero(rows.by_kernel == (name == "kernel"))
-            transfer[rows.row[mine]] = mine
+            at = np.minimum(np.searchsorted(own, rows.row[mine]), len(own) - 1)
+            queued = own[at] == rows.row[mine]
+            transfer[at[queued]] = mine[queued]
         parts.append(
             Queue(
                 stream=table.stream[own].astype(np.int64),
@@ -74,7 +76,7 @@ def queue_of(case: DeviceCase) -> Queue:
                 end_ns=table.end_ns[own],
                 table=np.full(len(own), number, np.int64),
                 row=own,
-                transfer=transfer[own],
+                transfer=transfer,
             )
         )
     whole = [

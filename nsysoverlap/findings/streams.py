@@ -179,7 +179,6 @@ def blocks_of(case: DeviceCase) -> Blocks:
     trace, rows, pieces = case.classified.trace, case.rows, case.pieces
     queue = queue_of(case)
     place = queue.places(len(rows))
-    kernel_stream = trace.kernels.stream.astype(np.int64)
     # Only a piece at the transfer's end can have made compute wait for what came after.
     at = np.flatnonzero(
         (pieces.end_ns == rows.end_ns[pieces.transfer])
@@ -187,7 +186,8 @@ def blocks_of(case: DeviceCase) -> Blocks:
         & (place[pieces.transfer] >= 0)
     )
     transfer, kernel = pieces.transfer[at], pieces.next_kernel[at]
-    own, waiting = rows.stream[transfer].astype(np.int64), kernel_stream[kernel]
+    own = rows.stream[transfer].astype(np.int64)
+    waiting = trace.kernels.stream[kernel].astype(np.int64)
     sent, launched = sent_ns(case, queue), rows_sent_ns(case, trace.kernels, kernel)
     first = np.minimum(place[transfer] + 1, len(queue) - 1)
     if trace.host.waits is None:

@@ -16,7 +16,7 @@ _ROLES = {"h2d": Role.H2D, "d2h": Role.D2H}
 
 def exposed_counter(case: DeviceCase, pid: int, direction: str) -> Iterator[str]:
     """Exposed time of a direction up to now in ms; its last value is that of the report."""
-    exposed = case.splits[direction].exposed.intersect(case.window)
+    exposed = case.split(direction).exposed.intersect(case.window)
     name = quoted(f"{NAMES[direction]} exposed so far")
     total = 0
     for start, end in exposed.pieces():

@@ -47,7 +47,7 @@ def step_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
 def exposed_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
     """Exposed stretches of each direction within the measured time; they sum to the report's."""
     for place, direction in enumerate(_DIRECTION.values(), start=2):
-        exposed = case.splits[direction].exposed.intersect(case.window)
+        exposed = case.split(direction).exposed.intersect(case.window)
         if not len(exposed):
             continue
         track = tracks.track(pid, f"{NAMES[direction]} exposed", place)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import schema
-from ..arrays import BoolArray
+from ..arrays import BoolArray, narrow_codes, narrow_ids
 from ..errors import TraceFileError
 from ..schema import TableSpec
 from ..trace import Activities, Copies, Dropped, Kernels, LaunchShapes
@@ -84,6 +84,9 @@ def read_columns(source: Source, spec: TableSpec, registry: Registry, shift_ns: 
         columns = _digest(empty, spec, registry, shift_ns)
     lost = columns.pop("lost").reshape(-1, 3).sum(axis=0)
     _check_sums(columns, f"{source.path.name}: table {spec.name}")
+    columns["correlation_id"] = narrow_ids(columns["correlation_id"])
+    if "shape" in columns:
+        columns["shape"] = narrow_codes(columns["shape"])
     return Columns(_sorted(columns), Dropped(spec.name, *lost.tolist()))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import schema
-from ..arrays import BoolArray, Int64Array
+from ..arrays import BoolArray, IdArray
 from ..host import HostSide
 from ..schema import FoundTable, Schema
 from ..trace import LaunchFacts, Stream, TraceFacts
@@ -162,7 +162,7 @@ def _count_missing(
     return n, missing
 
 
-def _distinct_and_without(ids: Int64Array, others: Sequence[Int64Array]) -> tuple[int, int]:
+def _distinct_and_without(ids: IdArray, others: Sequence[IdArray]) -> tuple[int, int]:
     """How many distinct ids there are, and how many of them are in none of `others`."""
     low, high = int(ids.min()), int(ids.max())
     if high - low > _WIDEST:
@@ -173,12 +173,13 @@ def _distinct_and_without(ids: Int64Array, others: Sequence[Int64Array]) -> tupl
         return len(distinct), int(np.count_nonzero(~found))
     # Ids count up, so a mark for each possible one is cheaper than sorting them.
     marks = np.zeros(high - low + 1, np.bool_)
-    marks[ids - low] = True
+    marks[np.subtract(ids, low, dtype=np.int64)] = True
     n = int(np.count_nonzero(marks))
     for other in others:
         for first in range(0, len(other), _ROWS_AT_ONCE):
             part = other[first : first + _ROWS_AT_ONCE]
-            marks[part[(part >= low) & (part <= high)] - low] = False
+            part = part[(part >= low) & (part <= high)]
+            marks[np.subtract(part, low, dtype=np.int64)] = False
     return n, int(np.count_nonzero(marks))
 
 

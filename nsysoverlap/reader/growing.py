@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-_GROWTH = 1.2
+_GROWTH = 1.05
+"""Little, for what grows too far counts as used: numpy fills it."""
 _FIRST_ROWS = 1 << 16
 
 

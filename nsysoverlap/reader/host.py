@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import schema
-from ..arrays import BoolArray, Int32Array, Int64Array
+from ..arrays import BoolArray, Int32Array, Int64Array, narrow_codes, narrow_ids
 from ..host import Calls, HostSide, Ranges, Waits
 from ..schema import FoundTable, Schema
 from ..trace import Stream
@@ -71,6 +71,9 @@ def _calls(source: Source, table: FoundTable, tids: Codes) -> tuple[Calls, tuple
 
     columns = ("start", "end", "global_tid", "correlation_id", "name_id")
     rows = source.columns(table, columns, digest)
+    rows["correlation_id"] = narrow_ids(rows["correlation_id"])
+    for column in ("thread", "name"):
+        rows[column] = narrow_codes(rows[column])
     if (rows["start_ns"][1:] < rows["start_ns"][:-1]).any():
         order = np.argsort(rows["start_ns"], kind="stable")
         rows = {name: values[order] for name, values in rows.items()}
@@ -144,6 +147,8 @@ def _ranges(source: Source, table: FoundTable, tids: Codes, texts: _Texts) -> Ra
     registered = _registered(source, text_ids.values(), texts)
     rows["text"] = registered[rows["text"]]
     rows["text"][rows.pop("written")] = _written(source, table, row, texts)
+    for column in ("thread", "text"):
+        rows[column] = narrow_codes(rows[column])
     start, end = rows["start_ns"], rows["end_ns"]
     if ((start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] > end[:-1]))).any():
         order = np.lexsort((-end, start))

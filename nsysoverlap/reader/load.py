@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import schema
+from ..arrays import narrow_codes
 from ..errors import TraceFileError
 from ..schema import Schema
 from ..trace import Stream, Trace, TraceInfo
@@ -124,7 +125,8 @@ def _read(
 
 def _recode(table: Columns, column: str, new_codes: Sequence[int]) -> None:
     """Replace the codes of one column, which depend on who read what first, by lasting ones."""
-    table.values[column] = np.array(new_codes, dtype=np.int32)[table.values[column]]
+    codes = narrow_codes(np.array(new_codes, dtype=np.int32))
+    table.values[column] = codes[table.values[column]]
 
 
 def _version(meta: Mapping[str, str], name: str) -> str | None:
