@@ -523,6 +523,8 @@ INCONCLUSIVE = {
     "micro_graph_graph": ("graph-opaque", 3),
     "jax_scan_pipelined_graph_level": ("graph-opaque", 68),
 }
+CUT = {"jax_capture_fsdp2_prefetch"}
+"""Made by `slim --step`: calls at the end of the time kept launched what ran after it."""
 
 
 @pytest.mark.parametrize("name", h200_names())
@@ -536,7 +538,7 @@ def test_real_traces(name: str) -> None:
         assert report.conclusive
         assert {entry.severity for entry in report.health} == {"note"}
     assert {entry.trace for entry in report.health} == {f"{name}.sqlite"}
-    assert "launches-without-rows" not in codes(report.health)
+    assert ("launches-without-rows" in codes(report.health)) == (name in CUT)
 
 
 def test_what_nsys_warns_of_in_a_healthy_real_trace() -> None:

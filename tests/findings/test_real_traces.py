@@ -14,6 +14,12 @@ from ..traces import h200, h200_names
 from .kit import MS, context_of
 
 WARNINGS: dict[str, set[str]] = {
+    "jax_capture_barrier_scan": {"late-h2d"},
+    "jax_capture_fsdp2_prefetch": set(),
+    "jax_capture_optimizer": {"late-h2d", "same-direction-queue"},
+    "jax_capture_prefetch": set(),
+    "jax_capture_prefetch_scan": set(),
+    "jax_capture_published": {"late-h2d", "same-direction-queue"},
     "ddp_two_procs": {"d2h-tail"},
     "jax_fsdp2_events_lost": set(),
     "jax_fsdp2_lhs": {"round-trip", "late-h2d"},
