@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from io import BytesIO
 
 from ..errors import UsageError
+from ..palette import COLORS
 from .store import Run
 
 FORMATS = ("png", "svg", "pdf")
-_LINES = {"h2d": ("H2D", "#0072b2", "o"), "d2h": ("D2H", "#d55e00", "s")}
-"""Label, colour (told apart by colour-blind eyes too) and marker by direction."""
+_LINES = {"h2d": ("H2D", "o"), "d2h": ("D2H", "s")}
+"""Label and marker by direction."""
 
 
 def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
@@ -25,15 +26,15 @@ def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
     figure = Figure(figsize=(8, 5), layout="constrained")
     shares, times = figure.subplots(2, 1, sharex=True)
     at = range(len(runs))
-    for direction, (label, color, marker) in _LINES.items():
+    for direction, (label, marker) in _LINES.items():
         values = [run.values[f"{direction}_hidden_share"] for run in runs]
         percent = [float("nan") if value is None else value * 100 for value in values]
-        shares.plot(at, percent, color=color, marker=marker, label=label)
+        shares.plot(at, percent, color=COLORS[direction], marker=marker, label=label)
     shares.set_ylim(-3, 103)
     shares.set_ylabel("behind compute (%)")
     shares.legend(loc="lower left")
     exposed = [_exposed_ns(run) for run in runs]
-    times.plot(at, [ns / 1e6 for ns in exposed], color="#009e73", marker="d")
+    times.plot(at, [ns / 1e6 for ns in exposed], color=COLORS["exposed"], marker="d")
     times.set_ylim(bottom=0)
     times.set_ylabel("exposed (ms)")
     times.set_xticks(list(at), [str(run.run_id) for run in runs])

@@ -14,6 +14,7 @@ from ..arrays import BoolArray, Int64Array
 from ..case import DeviceCase
 from ..links import LinkOverride, LinkPeak, link_for
 from ..measures import Overlap
+from ..palette import COLORS
 from ..rules import Role, RuleSet
 from ..trace import Trace
 from ..units import format_bytes, format_rate
@@ -21,7 +22,6 @@ from ..window import Window
 from .cases import Subject, device_name, measure, options_for, subject
 from .pixels import distinct
 from .style import (
-    COLORS,
     GRID,
     INK,
     LEGEND_LIFT,

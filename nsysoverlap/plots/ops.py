@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..measures import format_share, share
+from ..palette import COLORS, PALE_EXPOSED
 from ..report import OperationReport, OverlapReport
 from ..units import format_ns, format_rate, short_kernel
 from .steps import details_of
 from .style import (
-    COLORS,
     EXPOSED_HATCH,
     GRID,
     INK,
@@ -73,7 +73,7 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     rest = [_ms(o) - blocked for o, blocked in zip(shown, waited, strict=True)]
     ax.barh(at, waited, height=0.66, color=COLORS["exposed"], edgecolor=INK, linewidth=0.8,
             hatch=EXPOSED_HATCH, label="exposed, compute waited", zorder=3)  # fmt: skip
-    ax.barh(at, rest, left=waited, height=0.66, color="#f6c9a4", edgecolor=INK, linewidth=0.8,
+    ax.barh(at, rest, left=waited, height=0.66, color=PALE_EXPOSED, edgecolor=INK, linewidth=0.8,
             label="exposed", zorder=3)  # fmt: skip
     ax.set_yticks(list(at), _names(shown))
     ax.set_ylim(len(shown) - 0.4, -0.6)

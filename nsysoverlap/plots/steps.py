@@ -10,11 +10,11 @@ import numpy as np
 
 from ..device_names import device_names
 from ..measures import Overlap, TimeBudget
+from ..palette import COLORS
 from ..report import OverlapReport
 from .findings import exposed_finding
 from .pixels import every
 from .style import (
-    COLORS,
     GRID,
     HATCHES,
     INK,

@@ -1,8 +1,8 @@
-"""How all pictures look: colours, hatches, sizes, fonts, and text that cannot break a picture.
+"""How all pictures look: hatches, sizes, fonts, and text that cannot break a picture.
 
 Exposed time is the one thing to see, so it alone is vermilion, hatched, outlined and tall: it
-stands out in print, in grey and to colour-blind eyes. The other colours are of Okabe and Ito's
-palette too. Pictures carry their white background with them and read on dark pages as well.
+stands out in print, in grey and to colour-blind eyes. Pictures carry their white background with
+them and read on dark pages as well.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..palette import COLORS
 from ..units import clean_text
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
 INK = "#1a1a1a"
 SOFT_INK = "#555555"
 GRID = "#d9d9d9"
-COLORS = {
-    "compute": "#9aa5b1",
-    "comm": "#cc79a7",
-    "h2d": "#0072b2",
-    "d2h": "#009e73",
-    "other": "#b8a97f",
-    "unified": "#56b4e9",
-    "opaque": "#4d4d4d",
-    "idle": "#ffffff",
-    "exposed": "#d55e00",
-}
-"""By lane or by part of the time budget."""
 LABELS = {
     "compute": "compute",
     "comm": "comm",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Int64Array
+from ..palette import COLORS, PALE_H2D
 from ..projection import StepWindow
 from ..rules import RuleSet
 from ..trace import Trace
@@ -18,7 +19,6 @@ from .cases import format_ms, options_for, subject
 from .pixels import COLUMNS, Bars, Columns, every
 from .scene import Curve, DeviceScene, Lane, Scene, curve_note, lane_label, timeline_scene
 from .style import (
-    COLORS,
     HATCHES,
     INK,
     SOFT_INK,
@@ -200,7 +200,7 @@ def _draw_curve(ax: Axes, scale: _Scale, columns: Columns, curve: Curve, top: fl
     x = np.append(scale.all_ms(at), scale.ms(columns.end_ns))
     height = np.append(level, level[-1]) / curve.peak * TALL
     base = top + 0.5 + TALL / 2
-    ax.fill_between(x, base, base - height, step="post", color="#bcd5e6", zorder=3, linewidth=0)
+    ax.fill_between(x, base, base - height, step="post", color=PALE_H2D, zorder=3, linewidth=0)
     # So many steps would make one black block of the line.
     width = 0.8 if len(at) <= COLUMNS // 3 else 0.15
     ax.step(x, base - height, where="post", color=INK, linewidth=width, zorder=4,

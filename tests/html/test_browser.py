@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nsysoverlap import analyze
+from nsysoverlap.palette import COLORS, ON_DARK
 from nsysoverlap.reporters import render
 
 from ..hostile import HOSTILE_NAMES, hostile_trace
@@ -95,6 +96,21 @@ def css_color(page: Page, selector: str) -> tuple[int, ...]:
         return [...pen.getImageData(0, 0, 1, 1).data];
     }"""
     return tuple(page.evaluate(script, selector))
+
+
+def rgb(color: str) -> tuple[int, ...]:
+    """`#rrggbb` as numbers."""
+    return tuple(bytes.fromhex(color.removeprefix("#")))
+
+
+@pytest.mark.parametrize(("system", "colors"), [("light", COLORS), ("dark", ON_DARK)])
+def test_colours_mean_what_they_mean_in_plots(
+    browser: Browser, tmp_path: Path, unrolled: str, system: str, colors: dict[str, str]
+) -> None:
+    page = Watched(browser, tmp_path, system).open(unrolled)
+    for kind in ("compute", "d2h", "h2d", "other"):
+        assert css_color(page, f"#tl-legend .{kind}")[:3] == rgb(colors[kind])
+    page.context.close()
 
 
 def column(table: Locator, i: int) -> list[str]:
@@ -252,7 +268,7 @@ def test_exposed_parts_are_drawn_where_they_are(watched: Watched, tmp_path: Path
     page = watched.open(page_of(build(tmp_path / "a.sqlite", drawing)))
     width = page.locator("#tl-canvas").evaluate("canvas => canvas.clientWidth")
     top = FIRST_LANE + 2 * LANE_STEP
-    hidden, transfer = css_color(page, "#tl-legend .h2d"), (226, 112, 58)
+    hidden, transfer = css_color(page, "#tl-legend .h2d"), rgb(COLORS["exposed"])
     rows = range(top + 1, top + 9)
     assert {color(page, at(page, width, 3_900), y) for y in rows} == {hidden}
     exposed = {color(page, at(page, width, 7_500), y)[:3] for y in rows}

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 
 import nsysoverlap as no
 from nsysoverlap.errors import UsageError
-from nsysoverlap.plots.style import COLORS, EXPOSED_HATCH
+from nsysoverlap.palette import COLORS
+from nsysoverlap.plots.style import EXPOSED_HATCH
 from nsysoverlap.plots.timeline import PLAIN, TALL
 from tests.tracebuilder import draw
 from tests.traces import h200

@@ -12,6 +12,7 @@ from typing import Any
 from ...blocks import Block, Table, cleaned
 from ...device_names import FEW_DEVICES, device_names
 from ...evidence import evidence_device
+from ...palette import COLORS, ON_DARK
 from ...report import OverlapReport, format_share
 from ...sections import report as sections
 from ...sections.finding_text import findings_section
@@ -77,13 +78,22 @@ def render_html(report: OverlapReport, layout: Layout) -> str:
     names = [clean_text(name) for name in device_names(report)]
     text = env.get_template("page.html.j2").render(
         **_content(report, names, timeline is not None),
-        style=Markup(loader.get_source(env, "page.css")[0]),
+        style=Markup(_colors() + loader.get_source(env, "page.css")[0]),
         script=Markup(script),
         script_hash=digest,
         timeline=None if timeline is None else Markup(timeline_json(timeline, names)),
         device_names=names,
     )
     return "\n".join(line.rstrip() for line in text.strip().split("\n")) + "\n"
+
+
+def _colors() -> str:
+    """The palette as variables of the style sheet; exposed time has the budget's name for it."""
+    pairs = [
+        f"--{'transfer' if kind == 'exposed' else kind}: light-dark({COLORS[kind]}, {dark});"
+        for kind, dark in ON_DARK.items()
+    ]
+    return f":root {{ {' '.join(pairs)} }}\n"
 
 
 def _content(report: OverlapReport, names: Sequence[str], drawn: bool) -> dict[str, Any]:

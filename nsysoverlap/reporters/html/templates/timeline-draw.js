@@ -18,7 +18,7 @@ const timelineDrawing = (data, canvas, view) => {
     const probe = document.createElement("span");
     canvas.parentElement.append(probe);
     for (const name of ["ground", "raised", "line", "text", "quiet", "compute", "comm", "d2h",
-      "h2d", "other", "opaque", "transfer", "transfer-line", "on-fill", "mark", "idle"]) {
+      "h2d", "other", "opaque", "transfer", "transfer-line", "on-fill", "on-deep", "mark", "idle"]) {
       probe.style.color = `var(--${name})`;
       colors[name] = getComputedStyle(probe).color;
     }
@@ -172,7 +172,8 @@ const timelineDrawing = (data, canvas, view) => {
       context.fillRect(left + 3, top + LANE / 2 - 8, size + 6, 16);
       context.globalAlpha = 1;
     }
-    context.fillStyle = boxed ? colors.text : colors["on-fill"];
+    const deep = lane.kind === "h2d" || lane.kind === "opaque";
+    context.fillStyle = boxed ? colors.text : colors[deep ? "on-deep" : "on-fill"];
     context.fillText(text, left + 6, top + LANE / 2 + 0.5);
   }
 
