@@ -115,23 +115,25 @@ const timelineDrawing = (data, canvas, view) => {
   }
 
   // One block is as high as the lane. Of several merged into one, the height says for which share
-  // of its length something ran, and the hatched height for which share it was exposed.
+  // of its length something ran, and the hatched height for which share it was exposed. What is
+  // narrower than two pixels is summed up pixel by pixel in the same way: no width is made up.
   function drawBlocks(lane, top) {
     const exposed = view.device.exposed[lane.kind];
-    let drawn = -1;
+    const ran = new Map(), bare = new Map();
+    context.fillStyle = colors[lane.kind];
     for (let j = data.firstAfter(lane, view.from); j < lane.size && lane.start[j] < view.to; j++) {
       const left = Math.max(x(lane.start[j]), LEFT - 2);
       const right = Math.min(x(lane.end[j]), LEFT + width() + 2);
-      if (right - left < 2) {
-        if (Math.floor(left * 2) === drawn) continue;
-        drawn = Math.floor(left * 2);
-      }
-      // A hairline between neighbours that touch shows that they are two.
-      const wide = right - left >= 2 ? right - left - 0.5 : Math.max(right - left, 0.75);
       const length = Math.max(lane.end[j] - lane.start[j], 1);
       const merged = lane.n && lane.n[j] > 1;
       const busy = merged ? lane.busy[j] / length : 1;
-      context.fillStyle = colors[lane.kind];
+      if (right - left < 2) {
+        addTo(ran, left, right, busy);
+        if (exposed && lane.exposed) addTo(bare, left, right, lane.exposed[j] / length);
+        continue;
+      }
+      // A hairline between neighbours that touch shows that they are two.
+      const wide = right - left - 0.5;
       if (merged) {
         context.globalAlpha = 0.22;
         context.fillRect(left, top, wide, LANE);
@@ -140,18 +142,40 @@ const timelineDrawing = (data, canvas, view) => {
       context.fillRect(left, top + LANE * (1 - busy), wide, LANE * busy);
       if (!exposed || !lane.exposed || !lane.exposed[j]) continue;
       context.fillStyle = hatch;
-      if (merged || right - left < 2) {
+      if (merged) {
         const share = lane.exposed[j] / length;
         context.fillRect(left, top + LANE * (1 - share), wide, LANE * share);
-      } else drawExposed(exposed, lane.start[j], lane.end[j], top);
+      } else drawExposed(exposed, lane.start[j], lane.end[j], top, bare);
+      context.fillStyle = colors[lane.kind];
     }
+    drawPixels(ran, top);
+    context.fillStyle = hatch;
+    drawPixels(bare, top);
   }
 
-  function drawExposed(part, start, end, top) {
+  function drawExposed(part, start, end, top, bare) {
     const first = Math.max(start, view.from), last = Math.min(end, view.to);
     for (let j = data.firstAfter(part, first); j < part.size && part.start[j] < last; j++) {
       const left = x(Math.max(part.start[j], first)), right = x(Math.min(part.end[j], last));
-      context.fillRect(left, top, Math.max(right - left, 0.75), LANE);
+      if (right - left < 2) addTo(bare, left, right, 1);
+      else context.fillRect(left, top, right - left, LANE);
+    }
+  }
+
+  // Spreads a share of what lies between two points over the pixels there.
+  function addTo(pixels, left, right, share) {
+    if (!share) return;
+    for (let at = Math.floor(left); at < right || at === Math.floor(left); at++) {
+      const part = Math.min(right, at + 1) - Math.max(left, at);
+      pixels.set(at, (pixels.get(at) || 0) + part * share);
+    }
+  }
+
+  // As high as the share of the pixel, and a pixel high at least, so that nothing is lost to sight.
+  function drawPixels(pixels, top) {
+    for (const [at, share] of pixels) {
+      const high = Math.max(LANE * Math.min(share, 1), 1);
+      context.fillRect(at, top + LANE - high, 1, high);
     }
   }
 
