@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from .launches import Launches
 from .links import LinkOverride
 from .operations import measure_operations, transfer_labels
 from .reader import read_trace
-from .reader.bulk import usable_threads
 from .report import Basis, DeviceReport, OverlapReport, TraceReport
 from .rules import Classified, RuleSet, classify
 from .steps import StepPlan, StepSpec, plan_steps
+from .threads import each
 from .trace import Trace
 from .window import Window
 
@@ -100,8 +99,8 @@ def trace_cases(trace: Trace, options: Options) -> TraceCases:
     """What is to be measured of a trace."""
     _check_window(trace, options)
     classified = classify(trace, options.rules)
-    plan = plan_steps(classified, options.steps) if options.whole else StepPlan()
     launches = Launches(trace)
+    plan = plan_steps(classified, options.steps, launches) if options.whole else StepPlan()
     cases = tuple(
         device_case(classified, launches, device, plan, options.window) for device in trace.devices
     )
@@ -113,8 +112,8 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     trace, plan, cases = found.classified.trace, found.plan, found.cases
     devices = _measure_devices(cases, options.links, threads)
     n_steps = plan.n_steps or None
-    labels = [transfer_labels(case) for case in cases]
-    operations, attribution = measure_operations(cases, n_steps, labels)
+    labels = each(transfer_labels, cases, threads)
+    operations, attribution = measure_operations(cases, n_steps, labels, threads)
     context = Context(
         cases,
         devices,
@@ -135,8 +134,8 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
-        kernels=measure_kernels(cases),
-        findings=find_all(context),
+        kernels=measure_kernels(cases, threads=threads),
+        findings=find_all(context, threads),
         attribution=attribution,
     )
 
@@ -144,15 +143,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
 def _measure_devices(
     cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
 ) -> tuple[DeviceReport, ...]:
-    threads = usable_threads(threads)
-    # The first one alone: it fills what they share.
-    n_alone = 1 if threads > 1 else len(cases)
-    first = tuple(measure_device(case, links) for case in cases[:n_alone])
-    if n_alone == len(cases):
-        return first
-    with ThreadPoolExecutor(threads) as executor:
-        others = executor.map(lambda case: measure_device(case, links), cases[1:])
-        return (*first, *others)
+    return tuple(each(lambda case: measure_device(case, links), cases, threads))
 
 
 def _check_window(trace: Trace, options: Options) -> None:

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 
 from .arrays import BoolArray, Int64Array
 
+_FEW = 4
+
 
 def _integers(values: ArrayLike) -> Int64Array:
     """One-dimensional int64 array; refuses floats, which cannot hold every nanosecond."""
@@ -21,6 +23,17 @@ def _integers(values: ArrayLike) -> Int64Array:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
         raise ValueError("times must be a one-dimensional array of integers")
     return array.astype(np.int64, copy=False)
+
+
+def _count_until(times: Int64Array, instants: Int64Array) -> Int64Array:
+    """How many of the rising `times` lie at or before each instant; shape of `instants`."""
+    few = len(times) * _FEW < len(instants)
+    if few and (instants[1:] >= instants[:-1]).all():
+        # Both rise, and placing the few among the many takes fewer steps.
+        place = np.searchsorted(instants, times, side="left")
+        steps = np.diff(place, prepend=0, append=len(instants))
+        return np.repeat(np.arange(len(times) + 1), steps)
+    return np.searchsorted(times, instants, side="right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +162,8 @@ class IntervalSet:
         at = _integers(instants)
         if len(self) == 0:
             return np.zeros(len(at), np.bool_)
+        if len(self) == 1:
+            return (at >= self.starts) & (at < self.ends)
         before = np.searchsorted(self.starts, at, side="right") - 1
         inside: BoolArray = (before >= 0) & (at < self.ends[np.maximum(before, 0)])
         return inside
@@ -175,7 +190,7 @@ class IntervalSet:
 
     def _measure_until(self, instants: Int64Array) -> Int64Array:
         """Length of the part of the set before each instant."""
-        at = np.searchsorted(self.starts, instants, side="right")
+        at = _count_until(self.starts, instants)
         at -= 1
         before = at < 0
         result: Int64Array = np.minimum(instants, self.ends[at])

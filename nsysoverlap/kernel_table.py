@@ -10,20 +10,23 @@ import numpy as np
 from .case import DeviceCase
 from .report import KernelReport
 from .rules import Role
+from .threads import each
 from .trace import short_name
 
 _ROLE_NAMES = {Role.COMPUTE: "compute", Role.COMM: "comm"}
 
 
-def measure_kernels(cases: Sequence[DeviceCase], top: int = 20) -> tuple[KernelReport, ...]:
+def measure_kernels(
+    cases: Sequence[DeviceCase], top: int = 20, threads: int = 1
+) -> tuple[KernelReport, ...]:
     """The `top` kernel names by time beside h2d and d2h transfers, and the `top` by time alone.
 
     Over all devices, longest first; names whose short form is the same count as one. Times are
     summed over launches, which may run at the same time, and cut to the measured time.
     """
     sums: dict[tuple[str, str], list[int]] = {}
-    for case in cases:
-        for key, values in _device_kernels(case):
+    for device in each(_device_kernels, cases, threads):
+        for key, values in device:
             total = sums.setdefault(key, [0, 0, 0])
             total[:] = [one + other for one, other in zip(total, values, strict=True)]
     reports = [KernelReport(*key, *values) for key, values in sums.items()]

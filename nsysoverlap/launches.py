@@ -20,9 +20,12 @@ class Launches:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        # Now, since threads share it.
+        self._by_process = self._found()
+        self.nests = Nests(trace.host)
+        """The NVTX ranges around calls."""
 
-    @cached_property
-    def _by_process(self) -> dict[int, _Calls]:
+    def _found(self) -> dict[int, _Calls]:
         """For each process the calls of its correlation ids."""
         host = self._trace.host
         calls, found = host.calls, {}
@@ -49,11 +52,6 @@ class Launches:
             at = calls.find(correlation[mine])
             result[mine] = np.where(at >= 0, at, result[mine])
         return result
-
-    @cached_property
-    def nests(self) -> Nests:
-        """The NVTX ranges around calls."""
-        return Nests(self._trace.host)
 
 
 @dataclass(frozen=True)
@@ -116,13 +114,14 @@ class Nests:
         return result
 
     def _nest(self, thread: int) -> _Nest:
-        if self._last is None or self._last[0] != thread:
+        last = self._last
+        if last is None or last[0] != thread:
             ranges = self._host.ranges
             own = np.flatnonzero(ranges.thread == thread)
             # Ranges without a length hold no instant.
             own = own[ranges.nested[own] & (ranges.end_ns[own] > ranges.start_ns[own])]
-            self._last = thread, _Nest(ranges, own)
-        return self._last[1]
+            last = self._last = thread, _Nest(ranges, own)
+        return last[1]
 
 
 class _Nest:

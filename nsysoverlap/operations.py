@@ -18,6 +18,7 @@ from .labels import Label, parse_label
 from .markers import STEP_LIKE
 from .report import Attribution, OperationReport, Overlap
 from .rules import Role
+from .threads import each
 from .trace import short_name
 
 _Key = tuple[str, str, str]
@@ -105,6 +106,7 @@ def measure_operations(
     cases: Sequence[DeviceCase],
     n_steps: int | None,
     labels: Sequence[TransferLabels] | None = None,
+    threads: int = 1,
 ) -> tuple[tuple[OperationReport, ...], Attribution]:
     """Every operation with its transfers of one direction, over all devices of one trace.
 
@@ -115,15 +117,17 @@ def measure_operations(
     """
     if labels is None:
         labels = [transfer_labels(case) for case in cases]
+    groups = [_by_direction(case, own) for case, own in zip(cases, labels, strict=True)]
+    measured = each(
+        lambda i: measure_groups(cases[i], groups[i][1], len(groups[i][0])),
+        range(len(cases)),
+        threads,
+    )
     totals: dict[_Key, Overlap] = {}
-    known = Attribution()
-    groups = []
-    for case, own in zip(cases, labels, strict=True):
-        keys, group = _by_direction(case, own)
-        for key, overlap in zip(keys, measure_groups(case, group, len(keys)), strict=True):
+    for (keys, _), overlaps in zip(groups, measured, strict=True):
+        for key, overlap in zip(keys, overlaps, strict=True):
             totals[key] = totals.get(key, Overlap()) + overlap
-        known += _attribution(case, own)
-        groups.append((keys, group))
+    known = sum(map(_attribution, cases, labels), Attribution())
     places = {key: place for place, key in enumerate(totals)}
     global_groups = [
         np.array([places[key] for key in keys], np.int64)[group] for keys, group in groups

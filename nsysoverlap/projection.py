@@ -42,9 +42,8 @@ class StepWindow:
 class Projection:
     """GPU rows with their device, role, times and launch calls, over all four tables."""
 
-    def __init__(self, classified: Classified) -> None:
+    def __init__(self, classified: Classified, launches: Launches) -> None:
         trace = classified.trace
-        launches = Launches(trace)
         tables = trace.tables
         self.host = trace.host
         self.devices = trace.devices

@@ -10,6 +10,7 @@ import numpy as np
 from .errors import UsageError
 from .guess import guess_borders
 from .host import HostSide
+from .launches import Launches
 from .markers import asked_marker, candidate_markers
 from .projection import Projection, StepWindow
 from .report import HealthEntry
@@ -56,8 +57,10 @@ class StepPlan:
         return max(counts.values(), default=0)
 
 
-def plan_steps(classified: Classified, spec: StepSpec) -> StepPlan:
-    """Find the steps of a trace as asked for.
+def plan_steps(
+    classified: Classified, spec: StepSpec, launches: Launches | None = None
+) -> StepPlan:
+    """Find the steps of a trace as asked for; `launches` are those of the trace, where at hand.
 
     Raises `UsageError` for a regex that matches nothing or launches nothing, and for step numbers
     that the trace does not have.
@@ -79,7 +82,7 @@ def plan_steps(classified: Classified, spec: StepSpec) -> StepPlan:
                 "Use --steps none, or mark steps with NVTX ranges when capturing.",
             )
         return _select(replace(plan, notes=notes), spec, name)
-    work = Projection(classified)
+    work = Projection(classified, launches or Launches(classified.trace))
     if spec.mode == "auto":
         for marker in candidate_markers(host):
             windows = work.windows(marker)

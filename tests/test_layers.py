@@ -20,7 +20,7 @@ PACKAGE = Path(nsysoverlap.__file__).parent
 # Words and numbers that know nothing of traces.
 BASICS = (
     *("_version", "errors", "arrays", "units", "measures", "intervals", "output", "labels"),
-    *("patterns", "palette"),
+    *("patterns", "palette", "threads"),
 )
 # What is read, the roles in it, and what comes out.
 MODEL = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 
 from ..report import Finding
+from ..threads import each
 from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
 from .context import Context, Finder
 
@@ -37,9 +38,10 @@ CODES: dict[str, str] = {code_of(finder): inspect.getdoc(finder) or "" for finde
 """Each code with its documentation, Markdown."""
 
 
-def find_all(context: Context) -> tuple[Finding, ...]:
+def find_all(context: Context, threads: int = 1) -> tuple[Finding, ...]:
     """All findings of a trace: warnings before notes, then the dearest first."""
-    found = [finding for finder in FINDERS for finding in finder(context)]
+    parts = each(lambda finder: list(finder(context)), FINDERS, threads)
+    found = [finding for part in parts for finding in part]
     return tuple(sorted(found, key=lambda f: (f.severity != "warning", -f.cost_ns)))
 
 

@@ -75,7 +75,7 @@ def subject(trace: Trace | str | Path, options: Options) -> Subject:
         )
     classified = classify(trace, options.rules)
     launches = Launches(trace)
-    borders = plan_steps(classified, options.steps)
+    borders = plan_steps(classified, options.steps, launches)
     plan = borders if options.whole else StepPlan()
     cases = tuple(
         device_case(classified, launches, device, plan, options.window) for device in trace.devices

@@ -7,7 +7,6 @@ for all of int64 and need no package beyond numpy, and both work on several thre
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 import threading
 from collections import deque
@@ -22,6 +21,7 @@ import numpy as np
 
 from ..arrays import BoolArray, Int64Array
 from ..schema import UNREADABLE, FoundTable
+from ..threads import usable_threads
 from .database import connect
 from .pages import Layout, PageFile, UnusualError, find_layout, read_pages
 
@@ -138,15 +138,6 @@ def _from_sqlite(
         return iter(())
     ranges = _split(span[0], span[1], threads * _RANGES_PER_THREAD)
     return pool.map(lambda span: _read_range(pool.connection(), query, span, digest), ranges)
-
-
-def usable_threads(wanted: int) -> int:
-    """How many threads to work with: one where `ulimit -v` limits the memory of the process.
-
-    There a thread may fail to start, or end without a word while another one waits for it.
-    """
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    return 1 if limited else max(1, wanted)
 
 
 def unreadable(values: Int64Array) -> BoolArray:

@@ -199,6 +199,8 @@ def _rows(
     if (n_bytes > file.usable - 35).any() or (within > file.usable).any():
         raise UnusualError
     value = record + buffer[record]
+    # What is the same for all rows is added up apart: one number instead of one a row.
+    beyond = 0
     result = {"row": rowid}
     for place, (kind, size) in enumerate(_types(buffer, record, layout.n_columns)):
         name = layout.names.get(place)
@@ -207,10 +209,15 @@ def _rows(
         elif name in layout.sized:
             result[name] = _lengths(kind, size, at.shape)
         else:
-            result[name] = _integers(buffer, value, kind, size, layout.defaults[name])
-        value = value + size
+            result[name] = _integers(
+                buffer, value, kind, beyond + size, size, layout.defaults[name]
+            )
+        if len(size) == 1:
+            beyond += int(size[0])
+        else:
+            value = value + size
     # Where all lengths add up, nothing was read from where it should not have been.
-    if (value != record + n_bytes).any():
+    if (value + beyond != record + n_bytes).any():
         raise UnusualError
     return result
 
@@ -241,16 +248,24 @@ def _types(
 
 
 def _integers(
-    buffer: UInt8Array, at: Int64Array, kind: UInt8Array, size: Int64Array, default: int
+    buffer: UInt8Array,
+    at: Int64Array,
+    kind: UInt8Array,
+    end: Int64Array,
+    size: Int64Array,
+    default: int,
 ) -> Int64Array:
-    """Values of one column; `kind` and `size` may be those of all rows."""
+    """Values of one column, which end `end` bytes after `at`.
+
+    `kind`, `end` and `size` may be those of all rows.
+    """
     if ((kind == _FLOAT) | (kind > _ONE)).any():
         raise UnusualError
     implied = np.where(kind >= _ZERO, kind.astype(np.int64) - _ZERO, default)
     if not size.any():
         return np.broadcast_to(implied, at.shape).copy()
     # The eight bytes that end with the value, of which its own are kept, sign and all.
-    value = _windows(buffer, ">i8")[at + (size - 8)].astype(np.int64)
+    value = _windows(buffer, ">i8")[at + (end - 8)].astype(np.int64)
     shift = 64 - 8 * np.maximum(size, 1)
     value <<= shift
     value >>= shift
@@ -278,8 +293,12 @@ def _uint16(buffer: UInt8Array, at: Int64Array) -> Int64Array:
 def _varint(buffer: UInt8Array, at: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Variable-length integers of up to eight bytes, and where they end."""
     byte = buffer[at]
-    value, after = (byte & 0x7F).astype(np.int64), at + 1
     more = np.flatnonzero(byte >= 0x80)
+    if len(more) == len(at) > 0:
+        found = _varint_of_one_length(buffer, at)
+        if found is not None:
+            return found
+    value, after = (byte & 0x7F).astype(np.int64), at + 1
     for _ in range(7):
         if not len(more):
             return value, after
@@ -288,3 +307,20 @@ def _varint(buffer: UInt8Array, at: Int64Array) -> tuple[Int64Array, Int64Array]
         after[more] += 1
         more = more[byte >= 0x80]
     raise UnusualError
+
+
+def _varint_of_one_length(
+    buffer: UInt8Array, at: Int64Array
+) -> tuple[Int64Array, Int64Array] | None:
+    """As `_varint`, where all are as long as the first, as those of rows together mostly are."""
+    begin = int(at[0])
+    length = 1 + int(np.argmin(buffer[begin : begin + 8] & 0x80))
+    # Every byte but the last one of each integer has its highest bit set.
+    wanted = sum(0x80 << 8 * (7 - i) for i in range(length - 1))
+    word = _windows(buffer, ">u8")[at].astype(np.uint64)
+    if ((word & np.uint64(wanted | 0x80 << 8 * (8 - length))) != np.uint64(wanted)).any():
+        return None
+    value = np.zeros(len(at), np.uint64)
+    for i in range(length):
+        value = value << np.uint64(7) | word >> np.uint64(8 * (7 - i)) & np.uint64(0x7F)
+    return value.astype(np.int64), at + length
