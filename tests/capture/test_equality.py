@@ -88,10 +88,19 @@ def test_two_devices_compute_what_one_does(name: str) -> None:
 
 
 def steps(preset: str, name: str, n: int) -> tuple[list[float], Any]:
-    """Losses of the first steps, and the parameters after them."""
+    """Losses of the first steps, and the state after them."""
     arm = find_arm(tiny(preset), name)
     program = program_of(preset, arm)
-    state, tokens = program.initial(), program.make_tokens(1)
+    parameters, tokens = start(preset)
+    given = {
+        "parameters": stacked(parameters) if arm.scan else parameters,
+        "moments": jax.tree.map(
+            lambda like: np.zeros(like.shape, like.dtype), program.state["moments"]
+        ),
+    }
+    state = jax.tree.map(
+        lambda value, like: jax.device_put(value, like.sharding), given, program.state
+    )
     losses = []
     for _ in range(n):
         state, loss = program.step(state, tokens)

@@ -122,7 +122,8 @@ def test_the_largest_batch_of_a_model_that_never_fits(
     one_device: None,
 ) -> None:
     pytest.importorskip("jax")
-    huge = changed(tiny(), model={"vocabulary": (1 << 31) - 1, "width": 1 << 14})
+    model = {"vocabulary": (1 << 31) - 1, "width": 1 << 14, "layers": 1}
+    huge = changed(tiny(), model=model)
     config, out = write_toml(huge, tmp_path / "huge.toml"), tmp_path / "results"
     command = ["matrix", "--config", config, "--out", out, "--no-trace", "--find-batch"]
     said = say(capsys, monkeypatch, *command, "--arms", "keep")

@@ -38,7 +38,7 @@ def test_two_processes_train_as_one_does(
 ) -> None:
     config = write_toml(tiny(batch_per_device=1, fsdp=2), tmp_path / "toy.toml")
     coordinator = f"localhost:{free_port()}"
-    command = [sys.executable, "-m", "capture", "run", "--config", str(config), "--arm", "lhs"]
+    command = [sys.executable, "-m", "capture", "run", "--config", str(config), "--arm", "lhs-scan"]
     command += ["--no-trace", "--out", str(tmp_path / "two"), "--coordinator", coordinator]
     environment = {**os.environ, "XLA_FLAGS": QUICK_XLA}
     ranks = [
@@ -56,18 +56,20 @@ def test_two_processes_train_as_one_does(
     assert [rank.returncode for rank in ranks] == [0, 0], printed
     assert printed == [f"rank {rank} of 2: ok\n" for rank in range(2)]
 
-    one, two = (manifest_in(tmp_path / "two" / "lhs", f"manifest.rank{i}.json") for i in range(2))
+    one, two = (
+        manifest_in(tmp_path / "two" / "lhs-scan", f"manifest.rank{i}.json") for i in range(2)
+    )
     assert (one["rank"], two["rank"], one["processes"]) == (0, 1, 2)
     assert one["mesh"] == {"fsdp": 2}
     assert one["losses"] == two["losses"]
     assert one["hlo_sha256"] == two["hlo_sha256"]
 
     (row,) = load_rows(tmp_path / "two")
-    assert (row.arm, row.status, list(row.losses)) == ("lhs", "ok", one["losses"])
+    assert (row.arm, row.status, list(row.losses)) == ("lhs-scan", "ok", one["losses"])
     said = say(capsys, monkeypatch, "report", tmp_path / "two")
-    assert "| lhs |" in said.out
+    assert "| lhs-scan |" in said.out
 
-    alone = spec_for(replace(tiny(), name="toy"), "lhs", tmp_path / "one")
+    alone = spec_for(replace(tiny(), name="toy"), "lhs-scan", tmp_path / "one")
     alone.write(tmp_path / "one" / "spec.json")
     assert worker.main([str(tmp_path / "one" / "spec.json")]) == 0
     single = manifest_in(tmp_path / "one", "manifest.json")

@@ -44,27 +44,30 @@ def test_without_a_cuda_runtime_nothing_is_recorded(
     assert "step_ms" not in manifest
 
 
-@pytest.mark.parametrize(
-    ("option", "problem"),
-    [
-        ("xla_gpu_no_such_thing=1", "XLA does not take the option xla_gpu_no_such_thing='1'"),
-        ("xla_gpu_autotune_level=high", "XLA does not take the option xla_gpu_autotune_level"),
-    ],
-)
 def test_an_unknown_flag_stops_the_matrix_before_its_first_arm(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    option: str,
-    problem: str,
 ) -> None:
     pytest.importorskip("jax")
-    config = write_toml(tiny(), tmp_path / "small.toml")
-    out = tmp_path / "results"
-    said = say(capsys, monkeypatch, "matrix", "--config", config, "--out", out, f"--xla={option}")
+    config, out = write_toml(tiny(), tmp_path / "small.toml"), tmp_path / "results"
+    option = "--xla=xla_gpu_no_such_thing=1"
+    said = say(capsys, monkeypatch, "matrix", "--config", config, "--out", out, option)
     assert said.status == 2
-    assert problem in said.err
+    assert "XLA does not take the option xla_gpu_no_such_thing='1'" in said.err
     assert {path.name for path in out.iterdir()} == {"config.json", "shared"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("xla_gpu_autotune_level", "high"), ("xla_gpu_no_such_thing", "1")]
+)
+def test_options_are_tried_on_xla_itself(name: str, value: str) -> None:
+    pytest.importorskip("jax")
+    from capture.measure import check_options
+
+    check_options({"xla_gpu_autotune_level": "0"})
+    with pytest.raises(RefusedError, match=f"XLA does not take the option {name}='{value}'"):
+        check_options({name: value})
 
 
 def test_a_flag_without_a_value_is_refused(
@@ -138,7 +141,7 @@ def test_running_out_of_memory_is_a_result(
 ) -> None:
     pytest.importorskip("jax")
     # 140 TB of embedding.
-    huge = changed(tiny(), model={"vocabulary": (1 << 31) - 1, "width": 1 << 14})
+    huge = changed(tiny(), model={"vocabulary": (1 << 31) - 1, "width": 1 << 14, "layers": 1})
     config = write_toml(huge, tmp_path / "huge.toml")
     out = tmp_path / "results"
     said = say(
