@@ -27,13 +27,23 @@ from nsysoverlap.reader.database import connect, probe
 
 from .generate import generate
 
-_GPU_TABLES = schema.ACTIVITY_TABLES
-_ALL_TABLES = (
-    *_GPU_TABLES,
+GPU_TABLES = schema.ACTIVITY_TABLES
+ALL_TABLES = (
+    *GPU_TABLES,
     *(schema.RUNTIME, schema.NVTX, schema.SYNCHRONIZATION, schema.CUDA_EVENT),
 )
 _STATS = "cuda_gpu_sum,cuda_gpu_mem_time_sum"
 _IMPORTS = "import nsysoverlap.analysis, nsysoverlap.cli, nsysoverlap.ranks, nsysoverlap.reporters"
+_READ = "import sys, nsysoverlap; nsysoverlap.read_trace(sys.argv[1], threads=int(sys.argv[2]))"
+_NONE = """
+import sys, pathlib
+from nsysoverlap.analysis import Options
+from nsysoverlap.ranks.many import analyze_file
+from nsysoverlap.reporters import render
+from nsysoverlap.steps import StepSpec
+path, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+print(render(analyze_file(path, Options(steps=StepSpec("none")), threads=threads), "json"))
+"""
 
 
 @dataclass(frozen=True)
@@ -60,10 +70,13 @@ def programs(path: Path, bound: Path, nsys: str | None) -> dict[str, list[str]]:
     """The commands to measure by name."""
     report = [sys.executable, "-m", "nsysoverlap", "report", str(path), "--format", "json"]
     found = {
-        "C, GPU tables": [str(bound), str(path), *queries(path, _GPU_TABLES)],
-        "C, all columns": [str(bound), str(path), *queries(path, _ALL_TABLES)],
+        "C, GPU tables": [str(bound), str(path), *queries(path, GPU_TABLES)],
+        "C, all columns": [str(bound), str(path), *queries(path, ALL_TABLES)],
         "report --steps none": [*report, "--steps", "none"],
         "report": report,
+        "--steps none, 1 thread": [sys.executable, "-c", _NONE, str(path), "1"],
+        "read_trace": [sys.executable, "-c", _READ, str(path), "2"],
+        "read_trace, 1 thread": [sys.executable, "-c", _READ, str(path), "1"],
         "imports": [sys.executable, "-c", _IMPORTS],
     }
     if nsys is not None:
@@ -85,37 +98,63 @@ def measure(command: Sequence[str]) -> Usage:
     return Usage(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
-def table(path: Path, n_rows: int, turns: Sequence[dict[str, Usage]]) -> str:
+def median(turns: Sequence[dict[str, Usage]], name: str, of: str) -> float:
+    """What one program took in the middle turn."""
+    return float(statistics.median(getattr(turn[name], of) for turn in turns))
+
+
+def ratio(turns: Sequence[dict[str, Usage]], name: str, to: str, of: str) -> str:
+    """The median over turns of one program against another; empty where that was not run."""
+    if to not in turns[0]:
+        return ""
+    pairs = [getattr(turn[name], of) / getattr(turn[to], of) for turn in turns]
+    return f"{statistics.median(pairs):.2f}"
+
+
+def table(path: Path, turns: Sequence[dict[str, Usage]]) -> str:
     """The medians of one file as Markdown."""
-
-    def median(name: str, of: str) -> float:
-        return float(statistics.median(getattr(turn[name], of) for turn in turns))
-
-    def ratio(name: str, to: str, of: str) -> str:
-        if to not in turns[0]:
-            return ""
-        pairs = [getattr(turn[name], of) / getattr(turn[to], of) for turn in turns]
-        return f"{statistics.median(pairs):.2f}"
-
-    imports = median("imports", "peak_bytes")
+    n_gpu, n_all = n_rows(path, GPU_TABLES), n_rows(path, ALL_TABLES)
+    imports = median(turns, "imports", "peak_bytes")
     lines = [
-        f"{n_rows:,} GPU rows, {path.stat().st_size / 1e9:.2f} GB, median of {len(turns)}:\n",
-        "| program | wall s | CPU s | wall / C | CPU / C | wall / nsys | peak MB | bytes a row |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        f"{n_gpu:,} GPU rows, {n_all:,} rows read, {path.stat().st_size / 1e9:.2f} GB, "
+        f"median of {len(turns)}:\n",
+        "| program | wall s | CPU s | wall / C | CPU / C | wall / nsys | peak MB | bytes a GPU row "
+        "| bytes a row read |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name in turns[0]:
-        over = max(0.0, median(name, "peak_bytes") - imports) / n_rows
+        over = max(0.0, median(turns, name, "peak_bytes") - imports)
+        ours = name not in ("imports", "nsys stats") and not name.startswith("C,")
         cells = [
-            f"{median(name, 'wall_s'):.2f}",
-            f"{median(name, 'cpu_s'):.2f}",
-            ratio(name, "C, all columns", "wall_s"),
-            ratio(name, "C, all columns", "cpu_s"),
-            ratio(name, "nsys stats", "wall_s"),
-            f"{median(name, 'peak_bytes') / 1e6:.0f}",
-            f"{over:.0f}" if name.startswith("report") else "",
+            f"{median(turns, name, 'wall_s'):.2f}",
+            f"{median(turns, name, 'cpu_s'):.2f}",
+            ratio(turns, name, "C, all columns", "wall_s"),
+            ratio(turns, name, "C, all columns", "cpu_s"),
+            ratio(turns, name, "nsys stats", "wall_s"),
+            f"{median(turns, name, 'peak_bytes') / 1e6:.0f}",
+            f"{over / n_gpu:.0f}" if ours else "",
+            f"{over / n_all:.0f}" if ours else "",
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def n_rows(path: Path, tables: Sequence[schema.TableSpec]) -> int:
+    """How many rows some tables of an export have."""
+    with closing(connect(path)) as connection:
+        found = [probe(connection, path.name).find(spec) for spec in tables]
+        return sum(
+            connection.execute(f"SELECT count(*) FROM {t.quoted}").fetchone()[0]
+            for t in found
+            if t is not None
+        )
+
+
+def build_bound(folder: Path) -> Path:
+    """Compile the C program."""
+    bound, source = folder / "bound", Path(__file__).with_name("bound.c")
+    subprocess.run(["gcc", "-O2", str(source), "-o", str(bound), "-lsqlite3"], check=True)
+    return bound
 
 
 def machine() -> str:
@@ -145,21 +184,19 @@ def main() -> None:
     arguments = parser.parse_args()
     folder: Path = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
-    bound = folder / "bound"
-    source = Path(__file__).with_name("bound.c")
-    subprocess.run(["gcc", "-O2", str(source), "-o", str(bound), "-lsqlite3"], check=True)
+    bound = build_bound(folder)
     print(machine(), end="\n\n")
-    for n_rows in arguments.rows:
-        path = folder / f"rows-{n_rows}.sqlite"
+    for n in arguments.rows:
+        path = folder / f"rows-{n}.sqlite"
         if not path.exists():
             part = path.with_suffix(".part")
-            generate(part, n_rows).rename(path)
+            generate(part, n).rename(path)
         commands = programs(path, bound, arguments.nsys)
         turns = [
             {name: measure(command) for name, command in commands.items()}
             for _ in range(arguments.repeat)
         ]
-        print(table(path, n_rows, turns), flush=True)
+        print(table(path, turns), flush=True)
 
 
 if __name__ == "__main__":

@@ -176,9 +176,7 @@ def _followed_by(
     of_name = np.array([place[text] for text in of_used], np.int64)
     name[name >= 0] = of_name[np.searchsorted(used, name[name >= 0])]
     n_short = len(short) + 1
-    pair, at = np.unique(of_group * n_short + name + 1, return_inverse=True)
-    total = np.zeros(len(pair), np.int64)
-    np.add.at(total, at.reshape(-1), ns)
+    pair, total = _summed(of_group * n_short + name + 1, ns)
     # The longest of each group comes first, and of equals the first by name.
     order = np.lexsort((pair, -total, pair // n_short))
     _, first = np.unique(pair[order] // n_short, return_index=True)
@@ -191,12 +189,22 @@ def _followed_by(
 def _exposed_by_name(
     case: DeviceCase, group: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Group, name of the next kernel (-1 for none) and exposed ns of each measured piece."""
-    pieces = case.pieces
+    """Group, name of the next kernel (-1 for none) and exposed ns, for each such pair."""
+    trace, pieces = case.classified.trace, case.pieces
     ns = case.window.covered(pieces.start_ns, pieces.end_ns)
     here = np.flatnonzero(ns > 0)
-    name = _look_up(case.classified.trace.kernels.name, pieces.next_kernel[here])
-    return group[pieces.transfer[here]], name, ns[here]
+    name = _look_up(trace.kernels.name, pieces.next_kernel[here])
+    n_names = len(trace.names) + 1
+    pair, total = _summed(group[pieces.transfer[here]] * n_names + name + 1, ns[here])
+    return pair // n_names, pair % n_names - 1, total
+
+
+def _summed(key: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct keys, rising, and the sum of the values of each."""
+    found, at = np.unique(key, return_inverse=True)
+    total = np.zeros(len(found), np.int64)
+    np.add.at(total, at.reshape(-1), values)
+    return found, total
 
 
 def _attribution(case: DeviceCase, labels: TransferLabels) -> Attribution:
