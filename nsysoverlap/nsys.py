@@ -59,6 +59,15 @@ def find_nsys() -> Path | None:
     )
 
 
+def installed_version() -> str | None:
+    """Version of the nsys to use, as its path tells it: None without one, "" for an untold one.
+
+    Raises `ExportError` as `find_nsys` does.
+    """
+    found = find_nsys()
+    return None if found is None else _version_in(str(found.resolve())) or ""
+
+
 def report_version(path: Path) -> str | None:
     """The nsys version that wrote a report, as in "2025.3.1.90"; None if it is not a report.
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import os
+import platform
 import pty
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -137,8 +140,34 @@ def test_exit_code_of_a_process(code: int, args: list[str]) -> None:
 
 
 def test_version_and_console_script() -> None:
-    assert run("--version").stdout == f"nsysoverlap {__version__}\n"
-    assert finish(start("--version"))[1] == f"nsysoverlap {__version__}\n"
+    first, second, third = run("--version").stdout.splitlines()
+    assert first == f"nsysoverlap {__version__}"
+    assert second.startswith(f"Python {platform.python_version()}, numpy {np.__version__}, SQLite")
+    assert sqlite3.sqlite_version in second
+    assert third.startswith("nsys")
+    assert finish(start("--version"))[1].startswith(f"{first}\n{second}\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nsight-systems-2025.3.1/bin/nsys", "nsys 2025.3.1"),
+        ("bin/nsys", "nsys: found, ask it for its version"),
+        (None, "nsys: The environment variable NSYS names nsys, which is not an executable file."),
+    ],
+)
+def test_version_of_nsys_is_told_without_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None, said: str
+) -> None:
+    program = tmp_path / (place or "nsys")
+    if place:
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\ntouch ran\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("NSYS", str(program))
+    monkeypatch.chdir(tmp_path)
+    assert run("--version").stdout.splitlines()[2] == said
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("command", list(main.commands))
@@ -677,7 +706,7 @@ HEAVY = {"pandas", "matplotlib", "sqlite_utils", "jinja2", "pyarrow", "jsonschem
     ("args", "unwanted"),
     [
         (["--help"], HEAVY | {"numpy", "rich", "sqlite3"}),
-        (["--version"], HEAVY | {"numpy", "rich", "sqlite3"}),
+        (["--version"], HEAVY | {"numpy", "rich"}),
         (["report", TRACE], HEAVY),
         (["report", TRACE, "--format", "json"], HEAVY | {"rich"}),
         (["report", TRACE, "--format", "markdown"], HEAVY | {"rich"}),

@@ -66,7 +66,7 @@ EXCEPTIONS = {
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.
 LIBRARIES = {
-    "sqlite3": ("reader", "history", "slim"),
+    "sqlite3": ("reader", "history", "slim", "cli"),
     "sqlite_utils": ("history",),
     "matplotlib": ("plots", "history"),
     "jinja2": ("reporters",),
@@ -76,7 +76,7 @@ LIBRARIES = {
     "pyarrow": ("cli",),
     "click": ("cli",),
     "subprocess": ("nsys",),
-    "importlib": ("__init__",),
+    "importlib": ("__init__", "cli"),
     **dict.fromkeys(("jsonschema", "jax", "dask"), ()),
 }
 LATE = ("pandas", "rich", "pyarrow")

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from .._version import __version__
 from .compare import compare
 from .exits import ExitCode, errors_as_exits
 from .export import export
@@ -58,13 +57,28 @@ class Commands(Plain, click.Group):
         return list(self.commands)
 
 
+def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from .versions import versions
+
+        click.echo(versions())
+        ctx.exit()
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done or passed, 1 a limit is not met (gate), 2 bad usage or unreadable "
     "file, 3 inconclusive (the trace cannot tell; the report is written all the same).",
 )
-@click.version_option(__version__, prog_name="nsysoverlap", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_versions,
+    help="Show the version and what it runs with, and exit.",
+)
 def main() -> None:
     """How much host transfer time an Nsight Systems trace hides behind compute.
 

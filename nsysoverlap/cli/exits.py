@@ -74,6 +74,9 @@ def errors_as_exits() -> Iterator[None]:
             raise InternalFailure(clean_text(f"ImportError: {error}")) from error
         raise Failure(_NO_MEMORY) from error
     except Exception as error:
+        if isinstance(error.__cause__, MemoryError):
+            # Python 3.13 says SystemError where memory runs out while it compiles a module.
+            raise Failure(_NO_MEMORY) from error
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         raise InternalFailure(clean_text(f"{type(error).__name__}: {error}")) from error

@@ -1,0 +1,33 @@
+"""What `nsysoverlap --version` prints: the versions that a report of a problem should name."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from importlib import metadata
+
+from .._version import __version__
+from ..errors import ExportError
+from ..nsys import installed_version
+
+
+def versions() -> str:
+    """One line for the package, one for what it runs on, one for the nsys that it would use.
+
+    Nothing is run to find out, so that of an nsys on PATH the version may stay unknown.
+    """
+    runs_on = (
+        f"Python {platform.python_version()}, numpy {metadata.version('numpy')}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.machine()}"
+    )
+    return f"nsysoverlap {__version__}\n{runs_on}\n{_nsys()}"
+
+
+def _nsys() -> str:
+    try:
+        version = installed_version()
+    except ExportError as error:
+        return f"nsys: {error.message}"
+    if version is None:
+        return "nsys: none found; only .nsys-rep reports need it"
+    return f"nsys {version}" if version else "nsys: found, ask it for its version"
