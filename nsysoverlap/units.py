@@ -13,6 +13,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]"
 )
 _KIB = 1024
+_LONGEST = 10_000
 
 
 def format_ns(ns: int) -> str:
@@ -86,7 +87,10 @@ def clean_text(text: str) -> str:
     Terminal escapes and characters that nobody sees are removed, other control characters, line
     breaks and direction overrides become spaces, and what cannot be encoded becomes a question
     mark. A `##[`, which logs of GitHub Actions take for a command anywhere, is pulled apart.
+    Of a text of more than 10,000 characters both ends are kept.
     """
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]}...{text[-_LONGEST // 2 :]}"
     printable = text
     if not text.isprintable():
         printable = "".join(_replacement(char) for char in _ESCAPES.sub("", text))

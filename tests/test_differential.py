@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import random
 import shutil
@@ -162,29 +161,55 @@ def test_totals_equal_plain_sql(path: Path) -> None:
 # nsys itself.
 
 
-@pytest.mark.skipif(not NSYS, reason="no nsys on this machine")
-@pytest.mark.parametrize("name", ["jax_unroll_lhs", "jax_fsdp2_lhs", "micro_pageable"])
-def test_transfers_equal_nsys_stats(name: str, tmp_path: Path) -> None:
-    path = shutil.copy(FIXTURES / f"{name}.sqlite", tmp_path / "t.sqlite")
-    os.chmod(path, 0o644)
+WAYS = {
+    "h2d": "[CUDA memcpy Host-to-Device]",
+    "d2h": "[CUDA memcpy Device-to-Host]",
+    "unified_h2d": "[CUDA memcpy Unified Host-to-Device]",
+    "unified_d2h": "[CUDA memcpy Unified Device-to-Host]",
+}
+
+
+def nsys_table(path: Path, report: str) -> dict[str, dict[str, str]]:
+    """Operation -> row of a table of `nsys stats`; {} where nsys finds nothing for it."""
     done = subprocess.run(
-        [str(NSYS), "stats", "-q", "-r", "cuda_gpu_mem_time_sum", "-f", "csv", "-o", "-", path],
+        [str(NSYS), "stats", "-q", "-r", report, "-f", "csv", "-o", "-", path],
         capture_output=True,
         text=True,
         check=False,
     )
-    if "Operation" not in done.stdout:
-        pytest.skip(f"this nsys made no table: {done.stdout.strip()[:200]}")
-    text = done.stdout[done.stdout.index("Time (%)") :]
-    table = {row["Operation"]: row for row in csv.DictReader(io.StringIO(text))}
-    columns = transfer_rows(read_trace(Path(path)), Options())
-    for direction, label in (("h2d", "Host-to-Device"), ("d2h", "Device-to-Host")):
-        mine = [
-            i
-            for i, way in enumerate(columns["direction"])
-            if way == direction and not columns["by_kernel"][i]
+    if done.returncode:
+        pytest.skip(f"this nsys made no table: {done.stderr.strip()[:200]}")
+    lines = done.stdout.splitlines()
+    header = next((i for i, line in enumerate(lines) if line.endswith("Operation")), len(lines))
+    return {row["Operation"]: row for row in csv.DictReader(lines[header:])}
+
+
+@pytest.mark.skipif(not NSYS, reason="no nsys on this machine")
+@pytest.mark.parametrize("name", h200_names())
+def test_transfers_equal_nsys_stats(name: str, tmp_path: Path) -> None:
+    path = Path(shutil.copy(FIXTURES / f"{name}.sqlite", tmp_path / "t.sqlite"))
+    path.chmod(0o644)
+    times = nsys_table(path, "cuda_gpu_mem_time_sum")
+    sizes = nsys_table(path, "cuda_gpu_mem_size_sum")
+    columns = transfer_rows(read_trace(path), Options())
+    transfers = zip(
+        *(columns[key] for key in ("direction", "by_kernel", "start_ns", "end_ns", "bytes")),
+        strict=True,
+    )
+    found: dict[str, list[tuple[int, int]]] = {way: [] for way in WAYS}
+    for way, by_kernel, start, end, n_bytes in transfers:
+        if not by_kernel:
+            found[way].append((end - start, n_bytes))
+    for way, label in WAYS.items():
+        assert (label in times) == (label in sizes) == bool(found[way]), way
+        if not found[way]:
+            continue
+        ns, n_bytes = zip(*found[way], strict=True)
+        time, size = times[label], sizes[label]
+        assert len(ns) == int(time["Count"]) == int(size["Count"])
+        assert [sum(ns), min(ns), max(ns)] == [
+            int(time[f"{what} (ns)"]) for what in ("Total Time", "Min", "Max")
         ]
-        row = next(row for operation, row in table.items() if label in operation)
-        assert len(mine) == int(row["Count"])
-        ns = sum(columns["end_ns"][i] - columns["start_ns"][i] for i in mine)
-        assert ns == int(row["Total Time (ns)"])
+        assert [f"{part / 1e6:.3f}" for part in (sum(n_bytes), min(n_bytes), max(n_bytes))] == [
+            size[f"{what} (MB)"] for what in ("Total", "Min", "Max")
+        ]

@@ -275,6 +275,21 @@ def test_a_name_of_many_megabytes(tmp_path: Path) -> None:
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("fmt", ["text", "markdown", "html", "json"])
+def test_texts_of_many_megabytes_are_printed_in_part(fmt: str, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for i in range(1, 6):
+        at = 10_000 * i
+        builder.nvtx("s" * 1_000_000 + str(i), at - 5_000, at + 4_000)
+        builder.kernel(at + 1_000, at + 2_000)
+        builder.copy(at + 1_500, at + 4_000, "h2d", 8)
+    path = builder.write(tmp_path / "t.sqlite")
+    done = run("", "report", "--by", "op", "--format", fmt, path)
+    assert done.returncode == 0, done.stderr
+    if fmt != "json":
+        assert len(done.stdout) < 1_000_000
+
+
 def test_ids_at_the_ends_of_their_range(tmp_path: Path) -> None:
     ends = (-(2**63) + 1, -1, 0, 1, 2**31, 2**32, 2**63 - 1)
     builder = TraceBuilder()

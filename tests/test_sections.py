@@ -116,6 +116,8 @@ def test_short_kernel_names(name: str, short: str) -> None:
         ("\x1b[31", "31"),
         ("a\u200bb\u200d\ufeff\u00adc\u200f\U000e0041", "abc"),
         ("##[error]x", "# #[error]x"),
+        ("a" * 9_999 + "b", "a" * 9_999 + "b"),
+        ("a" * 9_000 + "b" * 9_000, "a" * 5_000 + "..." + "b" * 5_000),
         ("#\u200b#[error]x", "# #[error]x"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis import Options, analyze_trace
-from ..errors import NsysOverlapError, UsageError
+from ..errors import NsysOverlapError, TraceFileError, UsageError
 from ..output import check_target
 from ..reader import read_trace
 from ..reader.database import check_file, translated_errors
@@ -67,6 +67,11 @@ def slim_trace(source: Path, target: Path, options: Options, threads: int = 2) -
                 continue
             _publish(path, target)
             return Slimmed(tuple(changes), options, target.stat().st_size, source.stat().st_size)
+    if _numbers(source, options, source.name, threads) != expected:
+        raise TraceFileError(
+            f"{source.name}: the file changed while it was read.",
+            "Wait until nsys has finished writing it, then try again.",
+        )
     raise NsysOverlapError(
         f"{target.name}: not written, because the copy would not give the report of {source.name}.",
         "This is a bug in nsysoverlap: please report it.",

@@ -67,6 +67,9 @@ def secretive(path: Path) -> Path:
     return execute(
         path,
         "CREATE TABLE SECRET_TABLE (who TEXT)",
+        "CREATE TABLE ThreadNames (nameId INTEGER, globalTid INTEGER, who TEXT)",
+        "INSERT INTO StringIds SELECT 987654, 'lovelace worker'",
+        "INSERT INTO ThreadNames VALUES (987654, 1, 'ada')",
         "INSERT INTO SECRET_TABLE VALUES ('ada lovelace')",
         "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN owner TEXT",
         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET owner = 'ada', globalPid = 'ada'",
@@ -203,6 +206,23 @@ def test_a_copy_with_another_report_is_not_written(
 
     monkeypatch.setattr(making, "write_copy", with_a_row_less)
     with pytest.raises(NsysOverlapError, match="would not give the report"):
+        slim_trace(source, tmp_path / "out.sqlite", Options())
+    assert os.listdir(tmp_path) == ["in.sqlite"]
+
+
+def test_a_source_replaced_while_it_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, other = everything().write(tmp_path / "in.sqlite"), tmp_path / "other.sqlite"
+    execute(everything().write(other), "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE rowid = 1")
+
+    def after_a_change(*arguments: Any) -> Any:
+        if other.exists():
+            other.replace(source)
+        return write_copy(*arguments)
+
+    monkeypatch.setattr(making, "write_copy", after_a_change)
+    with pytest.raises(TraceFileError, match="in.sqlite: the file changed while it was read"):
         slim_trace(source, tmp_path / "out.sqlite", Options())
     assert os.listdir(tmp_path) == ["in.sqlite"]
 
