@@ -9,7 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nsysoverlap import read_trace
+from nsysoverlap.reader import bulk
+from nsysoverlap.reader.pages import UnusualError
 from nsysoverlap.trace import Trace
 
 from .builder.query import columns, query, tables
@@ -157,6 +161,26 @@ def assert_same(found: Trace, expected: Trace) -> None:
     assert ranges(found) == ranges(expected)
 
 
+def read_through_sqlite(path: Path) -> Trace:
+    """A trace of which SQLite reads every row."""
+
+    def refuse(*_: object) -> None:
+        raise UnusualError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "find_layout", refuse)
+        return read_trace(path)
+
+
+def sound(path: Path) -> bool:
+    """Whether SQLite finds nothing wrong with a file."""
+    with closing(sqlite3.connect(path)) as connection:
+        try:
+            return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        except sqlite3.DatabaseError:
+            return False
+
+
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Content and time of every file of a folder."""
     return {
@@ -180,8 +204,10 @@ __all__ = [
     "execute",
     "query",
     "ranges",
+    "read_through_sqlite",
     "retype",
     "rows",
     "shapes",
     "snapshot",
+    "sound",
 ]

@@ -36,7 +36,7 @@ NAMES = (
     "Thunk:#hlo_op=##[error]x,name=::error::x|<b>#",
 )
 FILE_NAME = "::error::x\n::notice::y ##[error]z|`\x1b[31m\u202e<b>& rank1.sqlite"
-# What the runner of GitHub Actions obeys: the first at the beginning of a line, the second anywhere.
+# Runners of GitHub Actions obey the first at the beginning of a line, the second anywhere.
 COMMAND = re.compile(r"^\s*::[a-z-]+.*::", re.MULTILINE)
 OLD_COMMAND = "##["
 
@@ -131,7 +131,7 @@ def test_tables_of_markdown_keep_their_columns(trace: Path) -> None:
 
 def test_junit_has_the_cases_of_the_gate(trace: Path) -> None:
     shown = run("gate", "--min-hidden", "99", "--format", "junit", trace).stdout
-    assert len(ET.fromstring(shown).findall(".//testcase")) == 1  # noqa: S314 - our own output
+    assert len(ET.fromstring(shown).findall(".//testcase")) == 1
 
 
 def test_csv_has_a_row_for_each_transfer(trace: Path) -> None:

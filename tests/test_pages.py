@@ -20,7 +20,7 @@ from nsysoverlap.reader.database import connect, probe
 from nsysoverlap.reader.pages import PageFile, UnusualError, find_layout
 from nsysoverlap.schema import Column, FoundTable, Schema, TableSpec
 
-from .readerkit import assert_same, everything, execute
+from .readerkit import assert_same, everything, execute, read_through_sqlite, sound
 from .traces import h200, h200_names
 
 Rows = list[tuple[int, ...]]
@@ -70,12 +70,11 @@ def fill(path: Path, n: int, *before: str, values: Callable[[int], tuple[object,
 
 
 @pytest.mark.parametrize("name", h200_names())
-def test_real_traces_are_read_from_pages(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_traces_are_read_from_pages(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "_read_range", refuse)
         by_pages = read_trace(h200(name))
-    monkeypatch.setattr(bulk, "find_layout", refuse)
-    assert_same(by_pages, read_trace(h200(name)))
+    assert_same(by_pages, read_through_sqlite(h200(name)))
 
 
 @pytest.mark.parametrize("page_size", [512, 1024, 4096, 65536])
@@ -261,22 +260,11 @@ def test_damaged_pages(tmp_path: Path, seed: int) -> None:
             assert found == rows(path, query)
 
 
-def sound(path: Path) -> bool:
-    """Whether SQLite finds nothing wrong with a file."""
-    with closing(sqlite3.connect(path)) as connection:
-        try:
-            return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        except sqlite3.DatabaseError:
-            return False
-
-
-def test_a_whole_trace_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_trace_either_way(tmp_path: Path) -> None:
     path = everything().write(tmp_path / "t.sqlite")
     with closing(connect(path)) as connection:
         assert probe(connection, "t").is_nsys_export
-    by_pages = read_trace(path)
-    monkeypatch.setattr(bulk, "find_layout", refuse)
-    assert_same(by_pages, read_trace(path))
+    assert_same(read_trace(path), read_through_sqlite(path))
 
 
 def test_a_page_size_that_is_none(tmp_path: Path) -> None:

@@ -35,8 +35,13 @@ def steps_section(report: OverlapReport) -> list[Block]:
 
 def is_outlier(step: StepReport, steps: Sequence[StepReport]) -> bool:
     """Whether the step time differs from the median of all by more than `OUTLIER`."""
-    middle = median(other.duration_ns for other in steps)
-    return abs(step.duration_ns - middle) > OUTLIER * middle
+    return step in _outliers([step], steps)
+
+
+def _outliers(some: Sequence[StepReport], steps: Sequence[StepReport]) -> list[StepReport]:
+    """Those of `some` steps that are outliers among `steps`."""
+    middle = median(step.duration_ns for step in steps)
+    return [step for step in some if abs(step.duration_ns - middle) > OUTLIER * middle]
 
 
 def _by_process(device: DeviceReport) -> list[list[StepReport]]:
@@ -132,7 +137,7 @@ def _summary(values: Sequence[float | None], show: _Show) -> dict[str, str]:
 
 def _note(steps: Sequence[StepReport]) -> str:
     sentences = []
-    outliers = [str(step.index) for step in steps if is_outlier(step, steps)]
+    outliers = [str(step.index) for step in _outliers(steps, steps)]
     if outliers:
         sentences.append(f"Outlier: time over {OUTLIER * 100:.0f} % off the median.")
         if steps[0].index == 0 and is_outlier(steps[0], steps):

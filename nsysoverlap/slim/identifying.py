@@ -89,7 +89,7 @@ def find_sensitive(path: Path) -> list[Sensitive]:
 
 
 def _columns_with_texts(connection: sqlite3.Connection, table: str) -> list[str]:
-    """Columns that may hold texts; of those declared as numbers only the ones that hold some."""
+    """Columns that may hold texts: those declared as numbers where they do so all the same."""
     columns = connection.execute(f"PRAGMA table_info({quote(table)})").fetchall()
     names = [str(column[1]) for column in columns]
     numbers = [str(column[1]) for column in columns if _NUMBERS.search(str(column[2]))]

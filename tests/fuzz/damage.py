@@ -17,7 +17,7 @@ from nsysoverlap.reporters import render
 from nsysoverlap.steps import StepSpec
 
 from ..casekit import Scene
-from ..readerkit import everything
+from ..readerkit import assert_same, everything, read_through_sqlite, sound
 from ..tracebuilder import TraceBuilder
 
 VALUES: tuple[object, ...] = (
@@ -144,6 +144,8 @@ def check(path: Path) -> str:
     for steps in ("auto", "none"):
         try:
             trace = read_trace(path)
+            if steps == "auto" and sound(path):
+                assert_same(trace, read_through_sqlite(path))
             report = analyze_trace(trace, Options(steps=StepSpec(steps)))
         except NsysOverlapError as error:
             outcomes.append(_refused(error))

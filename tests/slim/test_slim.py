@@ -222,7 +222,7 @@ def test_a_source_replaced_while_it_is_copied(
         return write_copy(*arguments)
 
     monkeypatch.setattr(making, "write_copy", after_a_change)
-    with pytest.raises(TraceFileError, match="in.sqlite: the file changed while it was read"):
+    with pytest.raises(TraceFileError, match=r"in\.sqlite: the file changed while it was read"):
         slim_trace(source, tmp_path / "out.sqlite", Options())
     assert os.listdir(tmp_path) == ["in.sqlite"]
 
