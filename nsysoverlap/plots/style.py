@@ -47,8 +47,16 @@ LEGEND_LIFT = 20
 MAX_NAME = 40
 """Characters of a name from the trace; of a longer one both ends are shown."""
 
+FONT = "DejaVu Sans"
+"""Comes with matplotlib, so that pictures look alike everywhere."""
+MORE_FONTS = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Micro Hei"),
+    *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Malgun Gothic", "Noto Sans"),
+    *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji"),
+)
+"""For characters that it lacks: those of them that are installed."""
+
 RC: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 13,
     "axes.titleweight": "bold",
@@ -89,6 +97,7 @@ def house_style() -> Iterator[None]:
     own = matplotlib.rcParamsDefault
     settings: dict[Any, Any] = {name: own[name] for name in own if not _of_the_session(name)}
     settings.update(RC)
+    settings["font.family"] = list(_fonts(MORE_FONTS))
     before = {name: matplotlib.rcParams[name] for name in settings}
     # rc_context would also take back that Jupyter's backend, loaded meanwhile, shows figures.
     matplotlib.rcParams.update(settings)
@@ -176,19 +185,32 @@ def patch(part: str) -> Any:
 def legible(text: str, limit: int = MAX_NAME) -> str:
     """Text from a trace for a picture: one line, both ends of a long one, `(no name)` for none.
 
-    Characters that the font lacks become a box; without that matplotlib warns of each.
+    Characters that no font here has become a box; without that matplotlib warns of each.
     """
     cleaned = clean_text(text) or "(no name)"
     if len(cleaned) > limit:
         head = (limit - 3) // 2
         cleaned = f"{cleaned[:head]}...{cleaned[len(cleaned) - (limit - 3 - head) :]}"
-    known = _characters()
-    return "".join(char if ord(char) in known else "\u25a1" for char in cleaned)
+    fonts = _fonts(MORE_FONTS)
+    return "".join(
+        char if any(ord(char) in _characters(font) for font in fonts) else "\u25a1"
+        for char in cleaned
+    )
 
 
-@lru_cache(maxsize=1)
-def _characters() -> frozenset[int]:
-    """Code points that the font of all pictures has."""
-    from matplotlib.font_manager import findfont, get_font
+@lru_cache
+def _fonts(more: Sequence[str]) -> tuple[str, ...]:
+    """The font of all pictures, then those of `more` that are installed."""
+    from matplotlib.font_manager import fontManager
 
-    return frozenset(get_font(findfont(RC["font.family"])).get_charmap())
+    installed = set(fontManager.get_font_names())
+    return (FONT, *(font for font in more if font in installed))
+
+
+@lru_cache
+def _characters(font: str) -> frozenset[int]:
+    """Code points that a font has, in titles, which are bold, as well as elsewhere."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    files = {findfont(FontProperties(family=font, weight=w)) for w in ("normal", "bold")}
+    return frozenset.intersection(*(frozenset(get_font(file).get_charmap()) for file in files))

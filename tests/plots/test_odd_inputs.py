@@ -6,6 +6,7 @@ Warnings are errors in all tests, so a character that the font lacks fails them 
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -16,6 +17,7 @@ from matplotlib.axes import Axes
 
 import nsysoverlap as no
 from nsysoverlap.analysis import Options, analyze_trace
+from nsysoverlap.plots import style
 from nsysoverlap.plots.bandwidth import BANDWIDTH_SIZE, draw_bandwidth
 from nsysoverlap.plots.cases import subject
 from nsysoverlap.plots.ops import draw_ops, ops_size
@@ -153,6 +155,13 @@ def test_devices_asked_for_are_all_drawn(tmp_path: Path) -> None:
     assert timeline_size(scene)[1] > 64
 
 
+@pytest.fixture
+def one_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no font for other scripts is installed."""
+    monkeypatch.setattr(style, "MORE_FONTS", ())
+
+
+@pytest.mark.usefixtures("one_font")
 def test_names_in_the_operations_plot(tmp_path: Path) -> None:
     shown = {}
     for key, name in NAMES.items():
@@ -178,8 +187,30 @@ def test_names_in_the_operations_plot(tmp_path: Path) -> None:
         ("a\tb\nc", "a b c"),
     ],
 )
+@pytest.mark.usefixtures("one_font")
 def test_legible(text: str, expected: str) -> None:
     assert legible(text) == expected
+
+
+def test_characters_that_bold_titles_lack(tmp_path: Path) -> None:
+    """DejaVu Sans has the Arabic mathematical symbol, and not in bold."""
+    named(tmp_path / "t.sqlite", "\U0001ee0f")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kit.figure_of(plot("ops", tmp_path / "t.sqlite"))
+
+
+def test_installed_fonts_help_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """STIX comes with matplotlib and has a frown, which DejaVu Sans lacks."""
+    monkeypatch.setattr(style, "MORE_FONTS", ("no such font", "STIXGeneral"))
+    assert legible("\u2322内") == "\u2322□"
+    named(tmp_path / "t.sqlite", "\u2322")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        ax = plot("ops", tmp_path / "t.sqlite")
+        kit.figure_of(ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["H2D \u2322"]
+    assert [str(one.message) for one in warned] == []
 
 
 def test_a_transfer_of_no_length_is_no_exposed_time(tmp_path: Path) -> None:
