@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
+from nsysoverlap import analyze
 from nsysoverlap.blocks import Entries, Table
 from nsysoverlap.errors import UsageError
 from nsysoverlap.report import OverlapReport
 from nsysoverlap.reporters import REPORTERS, render
+from nsysoverlap.reporters.interface import Layout
 from nsysoverlap.reporters.markdown import escape
+from nsysoverlap.reporters.text import blocks_as_text
 from nsysoverlap.sections.report import blocks
 from nsysoverlap.view import View
 
 from .sample_reports import HOSTILE, SAMPLES, hostile, plain, stepped
+from .traces import h200
 
 VIEWS = {
     "by_op": View(by="op", findings="none"),
@@ -202,3 +207,58 @@ def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no report format 'pdf'") as caught:
         render(plain(), "pdf")
     assert caught.value.hint == "Known formats: text, json, markdown, html."
+
+
+# Line breaks in tables.
+
+SCOPE = "H2D wrapped_slice (jit(train_step)/transpose(jvp())/while/body/jit(index_in_dim)/slice)"
+
+
+def cells(text: str, width: int, n_numbers: int = 0) -> list[str]:
+    """Lines of the first column of a table with one row."""
+    columns = ("operation", *["n"] * n_numbers)
+    row = (text, *["123,456"] * n_numbers)
+    printed = blocks_as_text([Table("Title", columns, (row,))], Layout(width=width))
+    return [line.split("  ")[0].rstrip() for line in printed.splitlines()[3:]]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80])
+def test_scopes_break_between_their_parts(width: int) -> None:
+    lines = cells(SCOPE, width, 1)
+    assert len(lines) > 1
+    assert "".join(lines).replace(" ", "") == SCOPE.replace(" ", "")
+    assert max(map(len, lines)) <= width
+    for line, following in pairwise(lines):
+        assert line.endswith("/") or following.startswith("("), lines
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("nvjet_sm90_tst_128x256_64x4_2x1_v_bz", ["nvjet_sm90_tst_", "128x256_64x4_2x1_v_", "bz"]),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", ["aaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaa"]),
+        ("short words that fit on lines", ["short words that fit", "on lines"]),
+    ],
+)
+def test_words_too_long_for_a_line(text: str, lines: list[str]) -> None:
+    printed = blocks_as_text([Table("T", ("kernel", "n"), ((text, "1"),))], Layout(width=23))
+    assert [line[:20].rstrip() for line in printed.splitlines()[3:]] == lines
+
+
+def test_headings_are_no_higher_than_their_numbers_ask_for() -> None:
+    columns = ("operation", "exposed a step", "n, size", "of it blocking", "behind comm only")
+    row = ("copy", "74.0 ms", "12.0 GiB", "1 %", "100.0 %")
+    printed = blocks_as_text([Table("Title", columns, (row,))], Layout(width=80))
+    assert [line.rstrip() for line in printed.splitlines()[1:4]] == [
+        "                                         behind",
+        "           exposed         n     of it     comm",
+        "operation   a step      size  blocking     only",
+    ]
+
+
+@pytest.mark.parametrize("name", ["jax_scan_lhs", "jax_fsdp2_lhs", "ddp_two_procs", "micro_duplex"])
+@pytest.mark.parametrize("by", ["op", "stream", None])
+def test_real_reports_fit_80_columns(name: str, by: str | None) -> None:
+    text = render(analyze(h200(name)), "text", width=80, view=View("all", by))
+    body, _, _ = text.partition("\nNext, in the trace's folder")
+    assert max(map(len, body.splitlines())) <= 80

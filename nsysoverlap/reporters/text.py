@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from io import StringIO
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ..blocks import Block, Command, Entries, Entry, Paragraph, Table
@@ -79,7 +80,7 @@ def _print_block(console: Console, block: Block, width: int) -> None:
             console.print(Text(block.note), soft_wrap=True)
         return
     console.width = max(width, _needed_width(block))
-    console.print(_rich_table(block))
+    console.print(_rich_table(block, console.width))
     console.width = width
     if block.note:
         console.print(Text(block.note))
@@ -93,13 +94,14 @@ def _print_entry(console: Console, number: int, entry: Entry) -> None:
     grid = RichTable.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(Text(f"{number}."), Text(entry.title, style="bold"))
+    room = console.width - len(f"{number}.") - 1
+    grid.add_row(Text(f"{number}."), Text(_broken(entry.title, room), style="bold"))
     for text in (*entry.text, *entry.examples):
-        grid.add_row("", Text(text))
+        grid.add_row("", Text(_broken(text, room)))
     console.print(grid)
 
 
-def _rich_table(table: Table) -> RichTable:
+def _rich_table(table: Table, width: int) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -114,33 +116,81 @@ def _rich_table(table: Table) -> RichTable:
         padding=(0, _GAP if only_words else _GAP - 1, 0, 0),
         header_style="bold",
     )
+    rooms = _rooms(table, width)
     for i, column in enumerate(table.columns):
         if i < table.n_words:
-            rich_table.add_column(Text(column), overflow="fold", min_width=_width(table, i))
+            rich_table.add_column(Text(column), overflow="fold", width=rooms[i])
         else:
-            header = Text(_stacked(column), justify="right")
+            header = Text("\n".join(_stacked(table, i)), justify="right")
             rich_table.add_column(header, justify="right", no_wrap=True)
     for row in table.rows:
-        rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        words = (_broken(cell, room) for cell, room in zip(row, rooms, strict=False))
+        cells = (*words, *row[table.n_words :])
+        rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     return rich_table
 
 
-def _stacked(header: str) -> str:
-    """A header of several words on as many lines, so that numbers set the width."""
-    return header.replace(" ", "\n")
+def _rooms(table: Table, width: int) -> list[int]:
+    """Widths of the columns of words: what the numbers leave, the widest giving way first."""
+    from rich.cells import cell_len
+
+    words = range(table.n_words)
+    rooms = [cell_len(_widest([table.columns[i], *(row[i] for row in table.rows)])) for i in words]
+    others = sum(_least(table, i) for i in range(table.n_words, len(table.columns)))
+    left = width - others - _GAP * (len(table.columns) - 1)
+    while sum(rooms) > left and max(rooms) > _LEAST_WORDS:
+        rooms[rooms.index(max(rooms))] -= 1
+    return rooms
 
 
-def _width(table: Table, i: int) -> int:
+def _broken(text: str, room: int) -> str:
+    """The text in lines where a word is too long for one: broken at a mark, not anywhere."""
+    if max(map(len, text.split()), default=0) <= room:
+        return text
+    lines = []
+    while len(text) > room:
+        at = _break(text, room)
+        lines.append(text[:at].rstrip())
+        text = text[at:].lstrip()
+    return "\n".join([*lines, text])
+
+
+def _break(text: str, room: int) -> int:
+    """Where to end a line: between words, else between parts of a path, else after a mark."""
+    for marks in (" ", "/", "_,;:.-=)>"):
+        at = max(text.rfind(mark, 0, room) for mark in marks) + 1
+        # Further to the left the line is mostly empty, which only a whole word is worth.
+        if at > room // 2 or (at and len(text[at:].replace("/", " ").split(" ")[0]) < room):
+            return at
+    return room
+
+
+def _stacked(table: Table, i: int) -> list[str]:
+    """Lines of a number's header: its parts at commas, and no wider than the numbers need."""
+    texts = [*table.columns[i].split(), *(row[i] for row in table.rows)]
+    room = max(1, *map(len, texts)) if texts else 1
+    lines = []
+    for part in table.columns[i].split(", "):
+        lines += wrap(part, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return lines
+
+
+def _widest(texts: Sequence[str]) -> str:
+    from rich.cells import cell_len
+
+    return max(texts, key=cell_len)
+
+
+def _least(table: Table, i: int) -> int:
     """Width that column `i` cannot go below: words can wrap down to a dozen, numbers cannot."""
     from rich.cells import cell_len
 
     are_words = i < table.n_words
-    header = [table.columns[i]] if are_words else _stacked(table.columns[i]).split("\n")
-    widest = max(cell_len(cell) for cell in (*header, *(row[i] for row in table.rows)))
-    # Rich narrows all columns of words to one level, so the least must be the same for each.
+    header = [table.columns[i]] if are_words else _stacked(table, i)
+    widest = cell_len(_widest([*header, *(row[i] for row in table.rows)]))
     return min(widest, _LEAST_WORDS) if are_words else widest
 
 
 def _needed_width(table: Table) -> int:
     columns = range(len(table.columns))
-    return sum(_width(table, i) + _GAP for i in columns) - _GAP
+    return sum(_least(table, i) + _GAP for i in columns) - _GAP

@@ -51,11 +51,11 @@ def _short_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tab
 
 def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Table:
     """Two rows an operation: amounts, and below them shares, the time a step and what followed."""
-    columns = ("operation", "n, size", "wall, behind compute", "exposed, a step", "blocking")
+    columns = ("operation", "n, size", "wall, hidden", "exposed, a step", "blocking")
     rows = tuple(row for operation in shown for row in _two_rows(operation))
     note = (
-        "'Then' names the kernel that followed most of the exposed time; blocking is exposed time "
-        "for which compute demonstrably waited. "
+        "'Then' names the kernel that followed most of the exposed time; hidden is the share "
+        "behind compute, blocking the exposed time for which compute demonstrably waited. "
     )
     total = len(report.operations)
     if total > len(shown):
