@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 
 from .report import OverlapReport, format_share, share
 from .units import format_bytes, format_ns, format_span
@@ -43,19 +44,25 @@ def _answer(report: OverlapReport) -> str:
     exposed = f"{format_ns(total.exposed_ns)} were" if total.exposed_ns else "nothing was"
     hidden = format_share(total.hidden_share)
     answer = f"{hidden} of {what} ran behind compute{behind_comm}; {exposed} exposed"
-    answer += f"{_a_step(report, total.exposed_ns)}."
+    answer += f"{_a_step(report)}."
     migrated = _migrated_bytes(report)
     if migrated > total.bytes:
         answer += f" Unified memory migrated {format_bytes(migrated)} besides."
     return answer
 
 
-def _a_step(report: OverlapReport, ns: int) -> str:
-    """How much that is a step, where one device stands for the report."""
-    n_steps = report.basis.n_steps
-    if len(report.devices) != 1 or not n_steps or not ns:
+def _a_step(report: OverlapReport) -> str:
+    """How much that is a step; of several devices on the one that holds the others up most."""
+    found = []
+    for device in report.devices:
+        # On a GPU that processes share each has its own steps, at the same time.
+        n_steps = max(Counter(step.pid for step in device.steps).values(), default=0)
+        if n_steps:
+            found.append(round(device.both.exposed_ns / n_steps))
+    if not any(found):
         return ""
-    return f", {format_ns(round(ns / n_steps))} a step"
+    where = " on the worst device" if len(report.devices) > 1 else ""
+    return f", {format_ns(max(found))} a step{where}"
 
 
 def _opaque_range(report: OverlapReport) -> tuple[float, float] | None:

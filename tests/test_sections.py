@@ -293,10 +293,16 @@ def test_basis_names_steps() -> None:
     )
 
 
-def test_headline_tells_exposed_time_a_step_of_one_device() -> None:
+def test_headline_tells_exposed_time_a_step() -> None:
     assert headline(samples.stepped()).endswith("193.6 ms were exposed, 48.4 ms a step.")
     two = replace(samples.two_devices(), basis=samples.stepped().basis)
     assert headline(two).endswith("351.6 ms were exposed.")
+    (one,) = samples.stepped().devices
+    more, less = one.both.exposed_ns + 100_000_000, one.both.hidden_by_compute_ns - 100_000_000
+    both = replace(one.both, exposed_ns=more, hidden_by_compute_ns=less)
+    worse = replace(one, device_id=1, both=both)
+    pair = replace(samples.stepped(), devices=(one, worse))
+    assert headline(pair).endswith("487.2 ms were exposed, 73.4 ms a step on the worst device.")
 
 
 def test_next_step_repeats_what_the_numbers_are_over() -> None:
