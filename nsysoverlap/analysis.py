@@ -19,7 +19,7 @@ from .operations import measure_operations, transfer_labels
 from .reader import read_trace
 from .report import Basis, DeviceReport, OverlapReport, TraceReport
 from .rules import Classified, RuleSet, classify
-from .steps import StepPlan, StepSpec, plan_steps
+from .steps import StepPlan, StepSpec, plan_steps, steps_in_window
 from .threads import each
 from .trace import Trace
 from .window import Window
@@ -100,7 +100,10 @@ def trace_cases(trace: Trace, options: Options) -> TraceCases:
     _check_window(trace, options)
     classified = classify(trace, options.rules)
     launches = Launches(trace)
-    plan = plan_steps(classified, options.steps, launches) if options.whole else StepPlan()
+    if options.whole:
+        plan = plan_steps(classified, options.steps, launches)
+    else:
+        plan = steps_in_window(classified, options.steps, options.window, launches)
     cases = tuple(
         device_case(classified, launches, device, plan, options.window) for device in trace.devices
     )

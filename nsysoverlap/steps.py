@@ -15,6 +15,7 @@ from .markers import asked_marker, candidate_markers
 from .projection import Projection, StepWindow
 from .report import HealthEntry
 from .rules import Classified
+from .window import Window
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,28 @@ def guessed_plan(classified: Classified) -> StepPlan | None:
         if (windows)
         else None
     )
+
+
+def steps_in_window(
+    classified: Classified, spec: StepSpec, window: Window, launches: Launches | None = None
+) -> StepPlan:
+    """No steps, for a window is measured as one piece, but a note of those that it touches."""
+    if spec.mode == "none":
+        return StepPlan()
+    found = plan_steps(classified, spec, launches)
+    touched = [w.index for w in found.windows if w.start_ns < window.high and window.low < w.end_ns]
+    if not touched:
+        return StepPlan()
+    first, last = min(touched), max(touched)
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    message = (
+        f"The window is measured as one piece: {steps} in it ({found.marker}) "
+        f"{'is' if first == last else 'are'} not told apart."
+    )
+    option = f"--step {first}" if first == last else f"--step {first}:{last}"
+    hint = f"Give {option} in place of --window for numbers a step."
+    note = HealthEntry("steps-not-told-apart", "note", message, hint, count=last - first + 1)
+    return StepPlan(notes=(note,))
 
 
 def _select(plan: StepPlan, spec: StepSpec, file_name: str) -> StepPlan:

@@ -220,3 +220,29 @@ def test_windows_of_a_real_trace_add_up(name: str) -> None:
             summed = sum((getattr(part, direction) for part in mine), Overlap())
             assert summed == getattr(expected, direction)
         assert sum((part.time_budget for part in mine), TimeBudget()) == expected.time_budget
+
+
+@pytest.mark.parametrize(
+    ("window", "message", "option"),
+    [
+        ((0, None), "steps 0 to 3 in it (XlaModule jit_train_step) are", "--step 0:3 "),
+        ((400 * MS, 500 * MS), "step 1 in it (XlaModule jit_train_step) is", "--step 1 "),
+    ],
+)
+def test_steps_that_a_window_leaves_out_are_said(
+    window: tuple[int, int | None], message: str, option: str
+) -> None:
+    report = analyze(h200("jax_unroll_lhs"), window=window)
+    (note,) = [entry for entry in report.health if entry.code == "steps-not-told-apart"]
+    assert note.severity == "note"
+    assert note.message == f"The window is measured as one piece: {message} not told apart."
+    assert f"Give {option}" in note.hint
+    assert report.basis.kind == "window"
+    silent = analyze(h200("jax_unroll_lhs"), window=window, steps="none")
+    assert "steps-not-told-apart" not in {entry.code for entry in silent.health}
+    assert silent.devices == report.devices
+
+
+def test_a_trace_without_steps_has_none_to_leave_out(drawn: Path) -> None:
+    report = analyze(drawn, window=(0, 5_000))
+    assert "steps-not-told-apart" not in {entry.code for entry in report.health}
