@@ -26,6 +26,7 @@ from .details import (
     combine_operations,
 )
 from .measures import Overlap, Relief, TimeBudget, format_share, share
+from .units import device_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,10 +159,7 @@ class DeviceReport:
     @property
     def label(self) -> str:
         """Short name for tables, such as `H200 dev 0, pid 17025`."""
-        name = (self.gpu_name or "GPU").removeprefix("NVIDIA ")
-        number = "" if self.device_id is None else f" dev {self.device_id}"
-        owner = "" if self.pid is None else f", pid {self.pid}"
-        return f"{name}{number}{owner}"
+        return device_label(self.gpu_name, self.device_id, self.pid)
 
 
 @dataclass(frozen=True)

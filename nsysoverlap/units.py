@@ -57,6 +57,13 @@ def format_at(start_ns: int, end_ns: int) -> str:
     return f"{start_ns / 1e6:.3f} to {end_ns / 1e6:.3f} ms"
 
 
+def device_label(gpu_name: str | None, device_id: int | None, pid: int | None) -> str:
+    """Short name of a device for tables, such as `H200 dev 0, pid 17025`."""
+    name = (gpu_name or "GPU").removeprefix("NVIDIA ")
+    number = "" if device_id is None else f" dev {device_id}"
+    return f"{name}{number}{'' if pid is None else f', pid {pid}'}"
+
+
 def short_kernel(name: str, limit: int = 48) -> str:
     """A kernel name without return type and arguments, and of a long one both ends.
 

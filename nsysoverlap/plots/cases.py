@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..analysis import Options
-from ..case import DeviceCase, device_case
+from ..analysis import Options, trace_cases
+from ..case import DeviceCase
 from ..errors import UsageError
-from ..launches import Launches
-from ..measures import Overlap
-from ..overlap import split
 from ..reader import read_trace
-from ..rules import RuleSet, classify
+from ..rules import RuleSet
 from ..steps import StepPlan, StepSpec, plan_steps
 from ..trace import Device, Trace
+from ..units import device_label
 from ..window import Window
 from .style import legible
 
@@ -67,36 +65,16 @@ def subject(trace: Trace | str | Path, options: Options) -> Subject:
         trace = read_trace(trace)
     if not options.whole and options.steps.first is not None:
         raise UsageError("a window and a step cannot be drawn together.", "Give one of them.")
-    extent, window = trace.extent_ns, options.window
-    if extent is not None and (window.high <= extent[0] or window.low >= extent[1]):
-        raise UsageError(
-            f"{trace.info.file_name}: no GPU activity in window {window}.",
-            f"The trace has GPU activity from {extent[0]}ns to {extent[1]}ns.",
-        )
-    classified = classify(trace, options.rules)
-    launches = Launches(trace)
-    borders = plan_steps(classified, options.steps, launches)
-    plan = borders if options.whole else StepPlan()
-    cases = tuple(
-        device_case(classified, launches, device, plan, options.window) for device in trace.devices
-    )
-    return Subject(trace, cases, borders, options)
-
-
-def measure(case: DeviceCase, direction: str) -> Overlap:
-    """As `DeviceCase.measure`, without whether compute waited: that takes long and is not drawn."""
-    counted = case.counted.pieces()
-    windows = case.window.pieces() or [(0, 0)] * len(counted)
-    parts = split(case.lanes.of(direction), case.lanes).measure(windows, counted)
-    return sum(parts, Overlap())
+    # Steps are no choice beside a window: of them only the borders are drawn.
+    whole = options if options.whole else replace(options, steps=StepSpec("none"))
+    found = trace_cases(trace, whole)
+    borders = found.plan if options.whole else plan_steps(found.classified, options.steps)
+    return Subject(trace, found.cases, borders, options)
 
 
 def device_name(device: Device) -> str:
     """A device as the report calls it, such as `H200 dev 0, pid 17025`."""
-    name = (device.gpu.name or "GPU").removeprefix("NVIDIA ")
-    number = "" if device.device_id is None else f" dev {device.device_id}"
-    owner = "" if device.pid is None else f", pid {device.pid}"
-    return legible(f"{name}{number}{owner}")
+    return legible(device_label(device.gpu.name, device.device_id, device.pid))
 
 
 def format_ms(ns: int) -> str:

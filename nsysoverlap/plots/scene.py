@@ -16,7 +16,7 @@ from ..measures import Overlap, format_share, share
 from ..projection import StepWindow
 from ..relief import relief_curve
 from ..units import format_bytes, format_ns
-from .cases import Subject, device_name, measure
+from .cases import Subject, device_name
 from .findings import exposed_finding
 from .style import LABELS, legible
 
@@ -80,7 +80,7 @@ def timeline_scene(subject: Subject, devices: Sequence[int] | None = None) -> Sc
         )
     cases = _chosen(subject.cases, devices, name)
     start, end = _extent(subject, cases)
-    total = {d: sum((measure(case, d) for case in cases), Overlap()) for d in TRANSFER_ROLES}
+    total = {d: sum((case.measure_quickly(d) for case in cases), Overlap()) for d in TRANSFER_ROLES}
     n_steps, n_devices = max(subject.n_steps, 1), len(cases)
     finding = exposed_finding(
         total["h2d"],
@@ -115,7 +115,7 @@ def _chosen(
         return [cases[index] for index in dict.fromkeys(devices)]
     if len(cases) <= MAX_DEVICES:
         return list(cases)
-    worst = sorted(cases, key=lambda case: -measure(case, "both").exposed_ns)[:MAX_DEVICES]
+    worst = sorted(cases, key=lambda case: -case.measure_quickly("both").exposed_ns)[:MAX_DEVICES]
     return sorted(worst, key=lambda case: case.device.index)
 
 
@@ -165,7 +165,7 @@ def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
 
 def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
     wall = case.lanes.of(direction).union
-    measured = measure(case, direction)
+    measured = case.measure_quickly(direction)
     note = "none"
     if measured.wall_ns:
         wall_text = format_ns(measured.wall_ns)
