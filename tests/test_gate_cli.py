@@ -281,6 +281,14 @@ MESSAGES = [
     ("half.sqlite --baseline newer.json", "format version 99; this nsysoverlap reads up to 1."),
     ("half.sqlite --baseline not_ours.json", "is not a baseline of nsysoverlap. Write one with"),
     ("half.sqlite", "There is nothing to check. Give a limit such as"),
+    (
+        "half.sqlite --baseline half.json --confidence 0.95",
+        "--max-drop, which is missing. Add it, as in --max-drop 1 --confidence 95;",
+    ),
+    (
+        "half.sqlite --baseline half.json --max-drop 1 --confidence 0.95",
+        "'0.95' is percent here, not a share. Write 50 to 99.9, such as 95.\n",
+    ),
     ("empty --min-hidden 1", "empty: the folder holds no traces"),
     ("same --min-hidden 1", "rank1.sqlite and x_rank1.sqlite: both are rank 1."),
     ("half.sqlite --config typo.toml", "gate.min_hiden is not a known key. Did you mean 'min_hid"),

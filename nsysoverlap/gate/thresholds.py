@@ -118,19 +118,18 @@ def build_thresholds(
         *(parse_requirement(text, "[gate] require") for text in from_file),
         *(parse_requirement(text) for text in given.get("require", ())),
     ]
-    thresholds = Thresholds(
+    if "confidence" in values and "max_drop" not in values:
+        raise UsageError(
+            "--confidence decides on --max-drop, which is missing.",
+            "Add it, as in --max-drop 1 --confidence 95; --baseline alone allows one point.",
+        )
+    return Thresholds(
         requirements=(*_simple(values), *required),
         max_drop=_percent(values, "max_drop"),
         max_exposed_growth=_percent(values, "max_exposed_growth", most=None),
         confidence=_confidence(values),
         baseline=Path(values["baseline"][1]) if "baseline" in values else None,
     )
-    if thresholds.confidence is not None and thresholds.max_drop is None:
-        raise UsageError(
-            "--confidence says how sure a drop must be, and no drop is asked about.",
-            "Give --max-drop too.",
-        )
-    return thresholds
 
 
 def _simple(values: Mapping[str, tuple[str, Any]]) -> Iterable[Requirement]:
@@ -168,12 +167,16 @@ def _percent(
 
 
 def _confidence(values: Mapping[str, tuple[str, Any]]) -> Fraction | None:
-    level = _percent(values, "confidence")
-    if level is not None and not Fraction(1, 2) <= level < 1:
-        name, text = values["confidence"]
-        raise UsageError(
-            f"{name}: {text!r} is no level to decide by.", "Write 50 to 99.9, such as 95."
-        )
+    if "confidence" not in values:
+        return None
+    name, text = values["confidence"]
+    hint = "Write 50 to 99.9, such as 95."
+    try:
+        level = parse_percent(text, name)
+    except UsageError as error:
+        raise UsageError(error.message, hint) from error
+    if not Fraction(1, 2) <= level < 1:
+        raise UsageError(f"{name}: {text!r} is no level to decide by.", hint)
     return level
 
 
