@@ -439,6 +439,31 @@ def test_strict_writes_nothing(tmp_path: Path, drawn: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.parametrize("again", ["same", "dot", "symlink", "hardlink", "folder", "report"])
+def test_a_trace_named_twice_counts_once(tmp_path: Path, drawn: Path, again: str) -> None:
+    alone = run("report", drawn).stdout
+    other = tmp_path / "links" / "other.sqlite"
+    other.parent.mkdir()
+    match again:
+        case "same":
+            other = drawn
+        case "dot":
+            other = tmp_path / "links" / ".." / drawn.name
+        case "symlink":
+            other.symlink_to(drawn)
+        case "hardlink":
+            other.hardlink_to(drawn)
+        case "folder":
+            other = tmp_path
+        case "report":
+            other = drawn.with_suffix(".nsys-rep")
+            other.write_bytes(b"whatever: its export is used")
+    result = run("report", drawn, other)
+    assert (result.exit_code, result.stdout) == (0, alone)
+    name = drawn.name if again == "folder" else other.name
+    assert result.stderr == f"Given twice, counted once: {name}\n"
+
+
 def test_traces_add_up(tmp_path: Path) -> None:
     for rank in range(2):
         build(tmp_path / f"rank{rank}.sqlite", DRAWING, pid=1000 + rank)

@@ -11,7 +11,7 @@ import click
 from ..errors import NsysOverlapError, UsageError
 from .exits import Failure, one_line
 from .options import Command, FilePath
-from .terminal import progress
+from .terminal import progress, say
 
 if TYPE_CHECKING:
     from ..analysis import Options
@@ -45,18 +45,21 @@ def ranks_options(function: Command) -> Command:
 
 def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]]:
     """The files that the arguments stand for, and what is wrong with the other arguments."""
-    from ..ranks.many import find_traces
+    from ..ranks.many import distinct, find_traces
 
-    paths: dict[Path, None] = {}
+    paths: list[Path] = []
     errors: list[NsysOverlapError] = []
     for trace in traces:
         try:
-            paths |= dict.fromkeys(find_traces([trace]))
+            paths += find_traces([trace])
         except NsysOverlapError as error:
             errors.append(error)
     if not paths:
         raise Failure(one_line(errors[0]))
-    return list(paths), errors
+    kept, again = distinct(paths)
+    for path in again:
+        say(f"Given twice, counted once: {path.name}")
+    return kept, errors
 
 
 def measure_all(

@@ -50,6 +50,33 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The paths without those of a file named before, by whatever link or spelling; and those.
+
+    A `.nsys-rep` whose `.sqlite` export is among them is that export once more.
+    """
+    exports = {(path.parent, path.stem) for path in paths if path.suffix.lower() in EXPORT_SUFFIXES}
+    kept: list[Path] = []
+    again: list[Path] = []
+    seen = set()
+    for path in paths:
+        is_report = path.suffix.lower() in REPORT_SUFFIXES
+        key = _identity(path)
+        twice = key in seen or (is_report and (path.parent, path.stem) in exports)
+        (again if twice else kept).append(path)
+        seen.add(key)
+    return kept, again
+
+
+def _identity(path: Path) -> object:
+    """What two names of one file have in common; of a file that is not there its path."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return path
+    return found.st_dev, found.st_ino
+
+
 def _in_folder(folder: Path) -> list[Path]:
     try:
         files = [file for file in folder.iterdir() if not file.name.startswith(".")]
