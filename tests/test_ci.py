@@ -207,7 +207,7 @@ def test_the_gitlab_job(runner: Runner, limit: int, code: int, failures: int) ->
             break
     assert codes[-1] == code
     assert len(codes) == len(job["script"])
-    assert asked.read_text() == "install nsysoverlap\n"
+    assert asked.read_text().startswith("install https://github.com/YOUR/nsysoverlap/archive/")
     report = JUnitXml.fromfile(str(workspace / job["artifacts"]["reports"]["junit"]))
     assert (report.tests, report.failures) == (1, failures)
 
@@ -218,5 +218,8 @@ def test_the_documentation_shows_what_is_tested() -> None:
     shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
     (step,) = (block[0] for block in shown if isinstance(block, list))
     assert set(step["with"]) <= set(ACTION["inputs"])
+    # Nothing of that name is published: whoever pastes it would get nothing, or someone else's.
+    sources = [step["uses"], *(line for line in GITLAB["transfer-overlap"]["script"][:1])]
+    assert ["YOUR/nsysoverlap" in source for source in sources] == [True, True]
     for linked in re.findall(r"\]\((ci/[\w.-]+)\)", text):
         assert (DOCS / linked).is_file()
