@@ -98,6 +98,15 @@ def test_covered_agrees_with_sets(a: Spans, queries: Spans) -> None:
     assert covered.tolist() == expected
 
 
+@given(SPANS, st.lists(INSTANT, min_size=40, max_size=80), st.booleans())
+def test_covered_of_many_spans_by_few_intervals(
+    spans: Spans, starts: list[int], rising: bool
+) -> None:
+    starts = sorted(starts) if rising else starts
+    expected = [len(model(spans) & set(range(start, start + 3))) for start in starts]
+    assert of(spans).covered(starts, np.array(starts) + 3).tolist() == expected
+
+
 @given(SPANS, SPANS, SPANS)
 def test_identities(a_spans: Spans, b_spans: Spans, c_spans: Spans) -> None:
     a, b, c = of(a_spans), of(b_spans), of(c_spans)

@@ -138,6 +138,17 @@ def test_any_values(
     ]
 
 
+@pytest.mark.parametrize("first", [1, 100, 127, 128, 16_380, 2_097_150, 2**56 - 3, 2**62])
+@pytest.mark.parametrize("steps", [(1, 1, 1, 1), (1, 3, 200, 20_000)])
+def test_row_numbers_of_any_length(tmp_path: Path, first: int, steps: tuple[int, ...]) -> None:
+    numbers = [first + sum(steps[:i]) for i in range(len(steps) + 1)]
+    path = execute(tmp_path / "t.sqlite", "CREATE TABLE t (a, b)")
+    for number in numbers:
+        execute(path, f"INSERT INTO t (rowid, a, b) VALUES ({number}, 1, 2)")
+    _, query = table_of(path)
+    assert rows(path, query) == [(number, 1, 2) for number in numbers]
+
+
 UNUSUAL = {
     "a key that is a column": "CREATE TABLE t (a INTEGER PRIMARY KEY, b)",
     "a column of floats": "CREATE TABLE t (a REAL, b)",
