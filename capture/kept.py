@@ -21,9 +21,9 @@ EVIDENCE = (
     "machine",
     "off by",
     "predicted − measured ms",
-    "GPU work less than the control's ms",
-    "matrix products",
-    "other kernels",
+    "all GPU work less ms",
+    "same products less ms",
+    "same other kernels less ms",
     "SM clock MHz",
     "power W",
     "capped",
@@ -92,15 +92,16 @@ def _cells(kept: Kept, row: Row) -> list[str]:
         f"{100 * (row.prediction_error or 0):+.1f} %",
         f"{(row.predicted_ms or 0) - (row.step_ms or 0):+.1f}",
         f"{usual - work:+.1f}",
-        *(_faster(same[name]["ratio"]) for name in ("products", "rest")),
+        *(_less(same[name]) for name in ("products", "rest")),
         _reading(mine, control, "sm_mhz"),
         _reading(mine, control, "watts"),
         _share(mine.get("clocks")),
     ]
 
 
-def _faster(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
+def _less(kernels: Mapping[str, Any]) -> str:
+    ratio = kernels["ratio"]
+    return "–" if ratio is None else f"{kernels['less_ms']:+.1f} ({100 * (1 - ratio):+.1f} %)"
 
 
 def _reading(mine: Mapping[str, Any], control: Mapping[str, Any], key: str) -> str:

@@ -45,8 +45,9 @@ def kernels(folder: Path) -> Kernels:
     return found
 
 
-def same_kernels(mine: Kernels, other: Kernels) -> dict[str, Any]:
-    """Time of the kernels that both recordings have equally often, here over there.
+def same_kernels(mine: Kernels, other: Kernels, n: int) -> dict[str, Any]:
+    """Time of the kernels that both recordings have equally often: the ratio of here to there,
+    and how many ms less it is here in each of the `n` steps of all devices.
 
     Matrix products are bound by the SM clock, the rest mostly by memory, whose clock is fixed.
     NCCL kernels wait for other GPUs and are left out.
@@ -60,8 +61,12 @@ def same_kernels(mine: Kernels, other: Kernels) -> dict[str, Any]:
         entry[1] += sum(mine[key])
         entry[2] += sum(other[key])
     return {
-        name: {"n": n, "ratio": here / there if there else None}
-        for name, (n, here, there) in sums.items()
+        name: {
+            "n": count,
+            "ratio": here / there if there else None,
+            "less_ms": (there - here) / n / 1e6,
+        }
+        for name, (count, here, there) in sums.items()
     }
 
 
@@ -121,7 +126,9 @@ def evidence(folder: Path, row: Row, files: list[Path], gpu: int) -> dict[str, A
         found["clocks"] = reading
     control = folder / (row.control or "")
     if row.control and list(control.glob("*.sqlite")):
-        found["same_kernels"] = same_kernels(kernels(arm), kernels(control))
+        manifest = read_manifest(arm) or {}
+        n = manifest["traced_steps"] * manifest["mesh"]["fsdp"]
+        found["same_kernels"] = same_kernels(kernels(arm), kernels(control), n)
     return found
 
 

@@ -26,7 +26,7 @@ def arm(name: str, **more: Any) -> dict[str, Any]:
 def judged(name: str, exposed_ms: float, step_ms: float, compute: float) -> dict[str, Any]:
     """An arm whose control `save` takes 105 ms, with products at 0.9 of their time there."""
     predicted = 105.0 + exposed_ms
-    same = {"products": {"n": 3, "ratio": 0.9}, "rest": {"n": 0, "ratio": None}}
+    same = {"products": {"n": 3, "ratio": 0.9, "less_ms": 8.0}, "rest": {"n": 0, "ratio": None}}
     lanes = {"compute": compute, "comm": 0.0, "other": 4.0, "idle": 1.0}
     return arm(
         name,
@@ -62,7 +62,8 @@ def test_evidence_sets_the_error_beside_the_work(tmp_path: Path) -> None:
     control, far = arm("save", clocks=clocks), judged("lhs", 20.0, 115.0, 90.0)
     (_, _, row) = evidence_table([kept(tmp_path, control, far)]).splitlines()
     assert row == (
-        "| dense: lhs | B | +8.7 % | +10.0 | +10.0 | -10.0 % | – | 1500 (1400) | 600 (690) | 50 % |"
+        "| dense: lhs | B | +8.7 % | +10.0 | +10.0 | +8.0 (+10.0 %) | – "
+        "| 1500 (1400) | 600 (690) | 50 % |"
     )
 
 
@@ -108,6 +109,22 @@ def test_faster_work_explains_the_error() -> None:
     for row, mine, _ in most:
         assert 0.915 < mine["same_kernels"]["products"]["ratio"] < 0.95, row.arm
         assert mine["same_kernels"]["products"]["n"] > 100
+    unrolled = [entry for entry in most if entry[0].arm == "offload-control"]
+    assert len(unrolled) == 3
+    for row, mine, _ in unrolled:
+        less = sum(kernels["less_ms"] for kernels in mine["same_kernels"].values())
+        error = (row.predicted_ms or 0) - (row.step_ms or 0)
+        assert 0.8 < less / error < 1.1, row.arm
+
+
+def test_waiting_alone_does_not_raise_the_clock_so_far() -> None:
+    """Had the GPU waited at its top clock and computed at the control's, the mean were lower."""
+    (group,) = [g for g in groups() if (g.model, g.machine) == ("dense", "B")]
+    mine, control = group.readings["optimizer"]["clocks"], group.readings["save"]["clocks"]
+    (row,) = [row for row in group.rows if row.arm == "optimizer"]
+    waiting = (row.exposed_ms or 0) / (row.step_ms or 1)
+    computing_mhz = (mine["sm_mhz"] - waiting * 1980) / (1 - waiting)
+    assert computing_mhz / control["sm_mhz"] == pytest.approx(1.084, abs=0.001)
 
 
 def test_every_void_arm_and_nothing_else_is_void() -> None:
