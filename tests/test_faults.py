@@ -8,16 +8,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 from benchmarks.generate import generate
 from nsysoverlap import analyze, read_trace
+from nsysoverlap.cli import main
 from nsysoverlap.errors import TraceFileError
 from nsysoverlap.reader import bulk, pages
 
@@ -93,21 +97,45 @@ def test_a_full_device(command: str) -> None:
     assert "full: cannot be written (No space left on device)" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-@pytest.mark.parametrize("command", ["report", "slim"])
-def test_a_folder_closed_to_us(command: str, tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder every user may enter, unlike pytest's, with a trace that every user may read."""
+    with tempfile.TemporaryDirectory() as name:
+        shutil.copyfile(h200("micro_hidden"), Path(name, "t.sqlite"))
+        Path(name, "t.sqlite").chmod(0o644)
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("command", ["report", "transfers", "export", "plot", "slim"])
+def test_a_folder_closed_to_us(command: str, open_folder: Path) -> None:
+    def write(folder: Path) -> Result:
+        out = str(folder / "out.png")
+        where = [out] if command == "slim" else ["-o", out]
+        return CliRunner().invoke(main, [command, str(open_folder / "t.sqlite"), *where])
+
+    # Loads what the command needs while this user may still read it.
+    (open_folder / "mine").mkdir()
+    assert write(open_folder / "mine").exit_code == 0
+    closed = open_folder / "closed"
     closed.mkdir(mode=0o555)
-    target = [closed / "out"] if command == "slim" else ["-o", closed / "out"]
-    done = run("", command, h200("micro_hidden"), *target)
-    assert done.returncode == 2
-    assert "out: cannot be written (Permission denied)" in done.stderr
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may write anywhere
+    try:
+        result = write(closed)
+    finally:
+        os.seteuid(user)
+    assert result.exit_code == 2
+    assert "out.png: cannot be written (Permission denied)" in result.stderr
+    assert os.listdir(closed) == []
 
 
-def test_killed_while_writing(tmp_path: Path) -> None:
-    out = tmp_path / "out"
+@pytest.mark.parametrize("command", ["report", "transfers", "export", "plot"])
+def test_killed_while_writing(command: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.png"
     out.write_text("old")
-    done = run(KILLED, "report", h200("micro_hidden"), "-o", out)
+    done = run(KILLED, command, h200("micro_hidden"), "-o", out)
     assert done.returncode == -signal.SIGKILL
     assert out.read_text() == "old"
 
@@ -135,7 +163,7 @@ def test_interrupted_while_copying(tmp_path: Path, large: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 @pytest.mark.parametrize("megabytes", [1, 4, 10, 20, 30, 60, 2_000])
-@pytest.mark.parametrize("command", [("report", "--format", "json"), ("info",)])
+@pytest.mark.parametrize("command", [("report", "--format", "json"), ("info",), ("transfers",)])
 def test_a_memory_limit(command: tuple[str, ...], megabytes: int, large: Path) -> None:
     done = run(MEMORY.format(megabytes << 20), *command, large)
     if done.returncode == 0:

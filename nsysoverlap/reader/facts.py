@@ -15,6 +15,7 @@ from ..schema import FoundTable, Schema
 from ..trace import LaunchFacts, Stream, TraceFacts
 from .activities import Columns
 from .bulk import Query, unreadable
+from .host import PUSH_POP, START_END
 from .privacy import allowed_setting, scrub, scrub_value
 from .source import Source
 from .values import integer, text
@@ -198,5 +199,8 @@ def _thunks(connection: sqlite3.Connection, found: Schema) -> int:
         )
     if not conditions:
         return 0
-    query = f"SELECT count(*) FROM {table.quoted} WHERE {' OR '.join(conditions)}"  # noqa: S608
+    query = (
+        f"SELECT count(*) FROM {table.quoted} WHERE ({' OR '.join(conditions)}) "  # noqa: S608
+        f"AND CAST({table.sql('event_type')} AS INTEGER) IN ({PUSH_POP}, {START_END})"
+    )
     return int(connection.execute(query).fetchone()[0])

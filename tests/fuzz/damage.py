@@ -14,7 +14,9 @@ from nsysoverlap import read_trace
 from nsysoverlap.analysis import Options, analyze_trace
 from nsysoverlap.errors import NsysOverlapError
 from nsysoverlap.reporters import render
+from nsysoverlap.slim import slim_trace
 from nsysoverlap.steps import StepSpec
+from nsysoverlap.transfers import transfer_rows
 
 from ..casekit import Scene
 from ..readerkit import assert_same, everything, read_through_sqlite, sound
@@ -132,7 +134,20 @@ def _change(db: sqlite3.Connection, numbers: Bytes) -> None:
 def _refused(error: NsysOverlapError) -> str:
     # One line, and nothing in it that could upset a terminal.
     assert error.message.isprintable(), error.message
+    assert "bug in nsysoverlap" not in str(error)
     return "error"
+
+
+def _copied(path: Path) -> str:
+    """A copy to share gives the same report, or there is none; see `slim_trace`."""
+    target = path.with_name("slim.sqlite")
+    try:
+        slim_trace(path, target, Options())
+    except NsysOverlapError as error:
+        assert not target.exists()
+        return _refused(error)
+    target.unlink()
+    return "copy"
 
 
 def check(path: Path) -> str:
@@ -157,5 +172,7 @@ def check(path: Path) -> str:
         for device in report.devices:
             start, end = device.window_ns
             assert device.time_budget.total_ns <= max(0, end - start)
+        transfer_rows(trace, Options())
         outcomes.append("report" if report.conclusive else "inconclusive")
+    outcomes.append(_copied(path))
     return " ".join(outcomes)
