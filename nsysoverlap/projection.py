@@ -24,7 +24,10 @@ _FAR = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class StepWindow:
-    """One step of one process on one device; `[start_ns, end_ns)` on the GPU timeline."""
+    """One step of one process on one device; `[start_ns, end_ns)` on the GPU timeline.
+
+    `marked_by` is the row of `HostSide.ranges` that marks it, None for a guess.
+    """
 
     device: int
     global_pid: int
@@ -32,6 +35,7 @@ class StepWindow:
     label: str
     start_ns: int
     end_ns: int
+    marked_by: int | None = None
 
     @property
     def pid(self) -> int:
@@ -106,10 +110,11 @@ class Projection:
         first = self._leading(owned & (owner == steps[0]), here, int(borders[0]))
         last = self._trailing(marker, owner, steps[-1], here, int(borders[-1]))
         edges = [first, *borders[1:].tolist(), last]
-        texts = self.host.ranges.text[marker.ranges[steps]]
+        rows = marker.ranges[steps]
+        labels = [step_label(self.host.texts[text]) for text in self.host.ranges.text[rows]]
         return [
-            StepWindow(device, pid, i, step_label(self.host.texts[text]), edges[i], edges[i + 1])
-            for i, text in enumerate(texts.tolist())
+            StepWindow(device, pid, i, labels[i], edges[i], edges[i + 1], row)
+            for i, row in enumerate(rows.tolist())
         ]
 
     def _leading(

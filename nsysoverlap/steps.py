@@ -36,13 +36,14 @@ class StepPlan:
     """The kept steps, in order of device, process and index; empty where the trace has none.
 
     `marker` says in words what marks a step, None without steps. `skipped` counts what was left
-    out on the device that has most.
+    out on the device that has most; `left_out` are the rows of `HostSide.ranges` that mark it.
     """
 
     marker: str | None = None
     windows: tuple[StepWindow, ...] = ()
     skipped: int = 0
     notes: tuple[HealthEntry, ...] = ()
+    left_out: tuple[int, ...] = ()
 
     def of(self, device: int) -> tuple[StepWindow, ...]:
         """Kept steps of one device."""
@@ -188,4 +189,6 @@ def _select(plan: StepPlan, spec: StepSpec, file_name: str) -> StepPlan:
             "Use a smaller --skip-steps.",
         )
     kept_plan = replace(plan, windows=kept)
-    return replace(kept_plan, skipped=n - kept_plan.n_steps)
+    marked = {w.marked_by for w in plan.windows} - {w.marked_by for w in kept}
+    left_out = tuple(sorted(row for row in marked if row is not None))
+    return replace(kept_plan, skipped=n - kept_plan.n_steps, left_out=left_out)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..analysis import Options
     from ..blocks import Block
     from ..slim import Sensitive, Slimmed
+    from ..slim.making import Spans
 
 
 _SAME_EVERYWHERE = "ENUM_"
@@ -77,10 +78,11 @@ def slim(
     if out is None:
         raise UsageError("OUT is missing.", "Name the file to write, or give --check.")
     options = build_options(window)
+    without: Spans = ()
     with progress(f"Copying {source.name}"):
         if step is not None:
-            options = _options_for_steps(source, steps, step, options)
-        result = slim_trace(source, out, options)
+            options, without = _only_steps(source, steps, step, options)
+        result = slim_trace(source, out, options, without=without)
         remaining = find_sensitive(out)
     emit(render_blocks(_blocks(result, remaining)), None)
     say(f"Wrote {out}")
@@ -92,8 +94,10 @@ def _export_of(path: Path) -> Path:
     return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
 
 
-def _options_for_steps(source: Path, steps: str, step: str, options: Options) -> Options:
-    """Options with the window from the first to the last instant of the steps on any device."""
+def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[Options, Spans]:
+    """Options with the window from the first to the last instant of the steps on any device, and
+    the times of the ranges that mark other steps.
+    """
     from ..analysis import trace_cases
     from ..reader import read_trace
     from ..window import Window
@@ -103,11 +107,12 @@ def _options_for_steps(source: Path, steps: str, step: str, options: Options) ->
     if steps == "none":
         raise UsageError("--step needs steps.", "Leave out --steps none.")
     wanted = replace(options, steps=parse_steps(steps, 0, step))
-    windows = trace_cases(read_trace(source), wanted).plan.windows
-    return replace(
-        options,
-        window=Window(min(w.start_ns for w in windows), max(w.end_ns for w in windows)),
-    )
+    trace = read_trace(source)
+    plan = trace_cases(trace, wanted).plan
+    low, high = min(w.start_ns for w in plan.windows), max(w.end_ns for w in plan.windows)
+    ranges, rows = trace.host.ranges, list(plan.left_out)
+    spans = zip(ranges.start_ns[rows].tolist(), ranges.end_ns[rows].tolist(), strict=True)
+    return replace(options, window=Window(low, high)), tuple(spans)
 
 
 def _blocks(result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:

@@ -81,7 +81,12 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
     ids = ", ".join(map(str, interesting_calls(original, found))) or "NULL"
     copy.events(schema.RUNTIME, lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({ids})", host)
     kinds = f"{PUSH_POP}, {START_END}"
-    copy.events(schema.NVTX, lambda t: f"CAST({t.sql('event_type')} AS INTEGER) IN ({kinds})", host)
+    copy.events(
+        schema.NVTX,
+        lambda t: f"CAST({t.sql('event_type')} AS INTEGER) IN ({kinds})",
+        host,
+        selection.ranges,
+    )
     for spec in (schema.SYNCHRONIZATION, schema.CUDA_EVENT):
         copy.events(spec, copy.has_call)
     copy.events(schema.OVERHEAD)

@@ -38,6 +38,9 @@ _OF_THE_WHOLE = frozenset(
 """Health entries that count rows of the whole trace even where a window is measured."""
 
 
+Spans = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class Slimmed:
     """What a copy left out, and the options with which its report is that of the original."""
@@ -48,10 +51,17 @@ class Slimmed:
     n_bytes_before: int
 
 
-def slim_trace(source: Path, target: Path, options: Options, threads: int = 2) -> Slimmed:
+def slim_trace(
+    source: Path,
+    target: Path,
+    options: Options,
+    threads: int = 2,
+    without: Spans = (),
+) -> Slimmed:
     """Write a copy of an export that holds only what its report needs, and prove that it does.
 
-    A window in the options is all that is kept; steps are not cut. Raises `UsageError` where the
+    A window in the options is all that is kept; `without` are the times of NVTX ranges to leave
+    out. Raises `UsageError` where the
     target exists, `TraceFileError` for a source that cannot be read, and `NsysOverlapError` where
     the copy cannot be written or its report differs.
     """
@@ -59,7 +69,7 @@ def slim_trace(source: Path, target: Path, options: Options, threads: int = 2) -
     check_target(target, [source])
     _refuse_existing(target)
     expected = _numbers(source, options, source.name, threads)
-    for selection in _selections(source, options.window):
+    for selection in _selections(source, options.window, without):
         with _unfinished(target) as path:
             with _writing(source, target):
                 changes = write_copy(source, path, selection)
@@ -78,7 +88,7 @@ def slim_trace(source: Path, target: Path, options: Options, threads: int = 2) -
     )
 
 
-def _selections(source: Path, window: Window) -> Iterator[Selection]:
+def _selections(source: Path, window: Window, without: Spans) -> Iterator[Selection]:
     """What to keep, narrowest first; where neighbours of the window decide numbers, more."""
     if window != Window():
         trace = read_trace(source, ranges=False)
@@ -86,7 +96,10 @@ def _selections(source: Path, window: Window) -> Iterator[Selection]:
         low, high = max(window.low, extent[0]), min(window.high, extent[1])
         for margin in _MARGINS:
             reach = int(margin * (high - low))
-            yield Selection((low - reach, high + reach))
+            yield Selection((low - reach, high + reach), without)
+            if without:
+                # Work of the window that has no other label than such a range.
+                yield Selection((low - reach, high + reach))
     yield Selection()
 
 

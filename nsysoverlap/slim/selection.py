@@ -21,9 +21,14 @@ Condition = Callable[[FoundTable], str]
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows that touch `[low, high)`; all rows where `window` is None."""
+    """Rows that touch `[low, high)`; all rows where `window` is None.
+
+    `without` are the start and end of NVTX ranges to leave out, those of steps nobody asked for:
+    what is left of such a step beside the window must not count as one.
+    """
 
     window: tuple[int, int] | None = None
+    without: tuple[tuple[int, int], ...] = ()
 
     def activity(self, table: FoundTable) -> str:
         """Condition for GPU rows."""
@@ -42,6 +47,15 @@ class Selection:
 
         touches = f"{start} < {high} AND ({end} > {low} OR {start} >= {low})"
         return f"{touches} OR {nearest('max', f'< {low}')} OR {nearest('min', f'>= {high}')}"
+
+    def ranges(self, table: FoundTable) -> str:
+        """Condition for NVTX ranges, whatever the window."""
+        if not self.without:
+            return ""
+        times = [f"CAST({table.sql(name)} AS INTEGER)" for name in ("start", "end")]
+        pairs = ", ".join(f"({start}, {end})" for start, end in self.without)
+        # A range without an end is no step.
+        return f"{table.sql('end')} IS NULL OR ({', '.join(times)}) NOT IN (VALUES {pairs})"
 
     def host(self, db: sqlite3.Connection, found: Schema) -> Condition:
         """Condition for calls and ranges, once the GPU rows have been copied."""

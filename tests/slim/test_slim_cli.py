@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,10 @@ def test_steps(step: str, ns: float, tmp_path: Path) -> None:
     expected = CliRunner().invoke(
         main, ["report", str(h200("jax_unroll_lhs")), "--window", window, "--format", "json"]
     )
+    alone = CliRunner().invoke(main, ["report", str(out), "--format", "json"])
+    steps = [device["steps"] for device in json.loads(alone.stdout)["devices"]]
+    # What is left of the steps on either side is no step; one XlaModule range alone marks none.
+    assert [len(found) for found in steps] == [0 if step == "1" else 2]
     named = shown.stdout.replace("out.sqlite", "jax_unroll_lhs.sqlite")
     assert named.split('"totals"')[1] == expected.stdout.split('"totals"')[1]
 
