@@ -250,16 +250,26 @@ def _late_remedy(ctx: Context) -> str:
             "Issue the reload one layer ahead: cudaMemcpyAsync on a stream of its own, and "
             "cudaStreamWaitEvent on its event only before the kernel that uses the data."
         )
-    if xla_flag(ctx, SCHEDULER) != "true":
+    if xla_flag(ctx, SCHEDULER) == "false":
         return (
             f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a reload only where it is "
             "used."
         )
-    return (
+    return _check_options(ctx) + (
         "Start the reload one or two layers ahead: tie its source to an earlier gradient with "
         "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan. XLA's "
         "scheduler counts a fixed time for a host copy whatever its size (5 ms in 2026, depends on "
         "the version), so split tensors that take longer into pieces."
+    )
+
+
+def _check_options(ctx: Context) -> str:
+    """What to look at first where the trace cannot tell whether XLA's scheduler was on."""
+    if xla_flag(ctx, SCHEDULER) == "true":
+        return ""
+    return (
+        f"Make sure that --{SCHEDULER}=true is set: XLA_FLAGS of this run does not say so, and "
+        "options given to the compiler are not in a trace. If it is: "
     )
 
 
@@ -269,10 +279,12 @@ def _beside_remedy(ctx: Context) -> str:
             "Copy with cudaMemcpyAsync on a stream of its own and do not wait for it "
             "(cudaStreamWaitEvent, cudaStreamSynchronize) before there is other work to run."
         )
-    if xla_flag(ctx, SCHEDULER) != "true":
+    asked = xla_flag(ctx, SCHEDULER)
+    if asked != "true":
+        unseen = "" if asked else " (options given to the compiler are not in a trace)"
         return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS: without it XLA waits for each copy right after "
-            "issuing it."
+            f"Set --{SCHEDULER}=true in XLA_FLAGS{unseen}: without it XLA waits for each copy "
+            "right after issuing it."
         )
     return (
         f"--{SCHEDULER}=true is set, so what is left is dependence: each copy's result is needed "
