@@ -111,6 +111,14 @@ def test_faster_beside_transfers_and_communication() -> None:
     )
 
 
+def test_work_that_seems_much_faster_beside_transfers_is_other_work() -> None:
+    told = Slowdown(3, 4, 200_000_000, 200_000_000, -60_000_000, 0.7)
+    assert with_slowdown(told)["compute"].startswith(
+        "Not comparable: launches beside transfers took 0.70x as long"
+    )
+    assert "0.70x" not in with_slowdown(replace(told, ratio=0.87))["compute"]
+
+
 def test_a_rate_without_spread() -> None:
     effective = Effective(h2d_exposed=Rate(1, 0.5))
     text = rows(replace(samples.stepped_device(), effective=effective))
