@@ -131,7 +131,8 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
         )
     if slowdown.ratio * _SAME_WORK < 1:
         return (
-            f"Not comparable: launches beside transfers took {slowdown.ratio:.2f}x as long as those "
+            "Not comparable: launches beside transfers "
+            f"took {slowdown.ratio:.2f}x as long as those "
             "of the same name and shape alone, so they did other work; transfers speed nothing up."
         )
     change = slowdown.ratio - 1
