@@ -464,6 +464,16 @@ def test_a_trace_named_twice_counts_once(tmp_path: Path, drawn: Path, again: str
     assert result.stderr == f"Given twice, counted once: {name}\n"
 
 
+def test_links_in_one_folder_are_ranks(tmp_path: Path, drawn: Path) -> None:
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    for i in range(2):
+        (ranks / f"rank{i}.sqlite").symlink_to(drawn)
+    result = run("report", ranks, "--format", "json")
+    assert result.stderr == ""
+    assert [trace["rank"] for trace in json.loads(result.stdout)["traces"]] == [0, 1]
+
+
 def test_traces_add_up(tmp_path: Path) -> None:
     for rank in range(2):
         build(tmp_path / f"rank{rank}.sqlite", DRAWING, pid=1000 + rank)

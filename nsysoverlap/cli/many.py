@@ -47,16 +47,16 @@ def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]
     """The files that the arguments stand for, and what is wrong with the other arguments."""
     from ..ranks.many import distinct, find_traces
 
-    paths: list[Path] = []
+    found: list[list[Path]] = []
     errors: list[NsysOverlapError] = []
     for trace in traces:
         try:
-            paths += find_traces([trace])
+            found.append(find_traces([trace]))
         except NsysOverlapError as error:
             errors.append(error)
-    if not paths:
+    if not found:
         raise Failure(one_line(errors[0]))
-    kept, again = distinct(paths)
+    kept, again = distinct(found)
     for path in again:
         say(f"Given twice, counted once: {path.name}")
     return kept, errors

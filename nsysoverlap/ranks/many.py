@@ -50,21 +50,23 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """The paths without those of a file named before, by whatever link or spelling; and those.
+def distinct(arguments: Sequence[Sequence[Path]]) -> tuple[list[Path], list[Path]]:
+    """The files of several arguments without those that an earlier one named; and those.
 
-    A `.nsys-rep` whose `.sqlite` export is among them is that export once more.
+    By whatever link or spelling; a `.nsys-rep` whose `.sqlite` export is named is that once more.
+    Links side by side in one folder are taken as the ranks that they pose as.
     """
-    exports = {(path.parent, path.stem) for path in paths if path.suffix.lower() in EXPORT_SUFFIXES}
+    files = [path for argument in arguments for path in argument]
+    exports = {(p.parent, p.stem) for p in files if p.suffix.lower() in EXPORT_SUFFIXES}
     kept: list[Path] = []
     again: list[Path] = []
-    seen = set()
-    for path in paths:
-        is_report = path.suffix.lower() in REPORT_SUFFIXES
-        key = _identity(path)
-        twice = key in seen or (is_report and (path.parent, path.stem) in exports)
-        (again if twice else kept).append(path)
-        seen.add(key)
+    seen: set[object] = set()
+    for argument in arguments:
+        for path in argument:
+            is_report = path.suffix.lower() in REPORT_SUFFIXES
+            twice = _identity(path) in seen or (is_report and (path.parent, path.stem) in exports)
+            (again if twice else kept).append(path)
+        seen.update(_identity(path) for path in argument)
     return kept, again
 
 
