@@ -12,7 +12,7 @@ from typing import Any
 from nsysoverlap.output import write_atomically
 
 from .results import Row
-from .tables import frontier, frontier_text, peak
+from .tables import frontier, peak
 
 BEST, BEATEN = "#0072b2", "#6b6b6b"
 """Told apart by colour-blind eyes too, and by their markers."""
@@ -45,8 +45,9 @@ def draw(rows: Sequence[Row]) -> bytes:
     axes.step(*_points(best[::-1]), where="post", color=BEST, linewidth=1)
     axes.set_xlabel("peak device memory (GiB)")
     axes.set_ylabel("step (ms)")
-    axes.set_title(textwrap.fill(frontier_text(rows), 125), fontsize=FONT)
-    axes.legend(loc="upper right", fontsize=FONT)
+    names = ", ".join(row.arm for row in best)
+    axes.set_title(textwrap.fill(f"Not beaten on both counts: {names}", 110), fontsize=FONT + 1)
+    axes.legend(loc="best", fontsize=FONT)
     axes.grid(alpha=0.3)
     figure.draw_without_rendering()
     _name(axes, [*((row, BEST) for row in best), *((row, BEATEN) for row in beaten)])
@@ -75,6 +76,8 @@ def _name(axes: Any, named: Sequence[tuple[Row, str]]) -> None:
             return math.inf
         ways = sum(_cross(line, other) + _enters(other, box) for other in lines)
         ways += sum(_enters(line, other) for other in labels)
+        # A line through another arm's mark seems to end there.
+        ways += sum(_enters(line, other) for other in points if not _meet((*mark, *mark), other))
         return math.hypot(line[2] - line[0], line[3] - line[1]) + IN_THE_WAY * ways
 
     for (row, color), mark in zip(named, marks, strict=True):
@@ -107,7 +110,7 @@ def _label(mark: Any, place: tuple[float, float], size: tuple[float, float]) -> 
 
 def _places(wide: float, high: float) -> Iterator[tuple[float, float]]:
     """Lower left corners of a label around its point, in pixels."""
-    for distance in range(10, 200, 8):
+    for distance in range(18, 208, 8):
         for turn in range(16):
             x, y = math.cos(turn * math.pi / 8), math.sin(turn * math.pi / 8)
             yield distance * x + wide * (x - 1) / 2, distance * y + high * (y - 1) / 2

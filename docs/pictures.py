@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsysoverlap import read_trace
@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 class Shot:
     """One picture: the trace, the kind of plot, and the step to show of it.
 
-    `frontier` draws the arms of a model, by the name of their files in docs/validation.
+    `frontier` draws the arms of a file in docs/validation, which ran on one machine.
     """
 
     name: str
@@ -47,26 +47,21 @@ SHOTS = (
     Shot("steps", "jax_fsdp2_lhs", "steps"),
     Shot("bandwidth", "jax_fsdp2_lhs", "bandwidth"),
     Shot("ops", "jax_unroll_lhs", "ops"),
-    Shot("frontier_dense", "dense", "frontier"),
+    Shot("frontier_dense", "dense-1", "frontier"),
+    Shot("frontier_dense_b", "dense-2", "frontier"),
 )
 
 
 def draw(shot: Shot) -> bytes:
     """The picture as PNG."""
     if shot.kind == "frontier":
-        return _frontier(shot.trace)
+        # `capture` is imported where it is needed: it is not installed.
+        from capture.frontier import draw as draw_frontier
+        from capture.kept import read_kept
+
+        return draw_frontier(read_kept(KEPT / f"{shot.trace}.json").rows)
     trace = read_trace(TRACES / f"{shot.trace}.sqlite")
     return picture(trace, shot.kind, "png", shot.options, dpi=DPI)
-
-
-def _frontier(model: str) -> bytes:
-    """Step time against peak memory; arms of the second machine carry its letter."""
-    from capture.frontier import draw as draw_frontier
-    from capture.kept import read_kept
-
-    first, second = (read_kept(KEPT / f"{model}-{n}.json") for n in (1, 2))
-    marked = [replace(row, arm=f"{row.arm} ({second.machine})") for row in second.rows]
-    return draw_frontier([*first.rows, *marked])
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def rows(device: DeviceReport, view: View = IN_FULL) -> dict[str, str]:
 def test_all_that_can_be_said() -> None:
     assert rows(samples.stepped_device()) == {
         "relief": "768.0 MiB of the 3.00 GiB offloaded a step were on the host at once (25.0 %): "
-        "that is the device memory it frees. Left out: 1.0 MiB in sizes that moved in one "
+        "the most device memory it can free. Left out: 1.0 MiB in sizes that moved in one "
         "direction only.",
         "at best": "100.0 % behind compute; a median step of 257.8 ms with nothing exposed, now "
         "306.3 ms (bounds, not promises).",
@@ -70,8 +70,8 @@ def test_nothing_without_transfers() -> None:
         (Relief(0, 0, 7), "Nothing came back: all 7 B moved in sizes seen in one direction only."),
         (
             Relief(2, 4),
-            "2 B of the 4 B offloaded a step were on the host at once (50.0 %): that is the device "
-            "memory it frees.",
+            "2 B of the 4 B offloaded a step were on the host at once (50.0 %): the most device "
+            "memory it can free.",
         ),
     ],
 )

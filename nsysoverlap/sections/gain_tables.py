@@ -67,12 +67,12 @@ def _relief_text(device: DeviceReport) -> str:
     if device.steps:
         text = (
             f"{freed} of the {offloaded} offloaded a step were on the host at once "
-            f"({format_share(relief.relief_share)}): that is the device memory it frees."
+            f"({format_share(relief.relief_share)}): the most device memory it can free."
         )
     else:
         text = (
-            f"{freed} were on the host at once, of {offloaded} offloaded in all: that is the "
-            "device memory it frees."
+            f"{freed} were on the host at once, of {offloaded} offloaded in all: the "
+            "most device memory it can free."
         )
     if relief.excluded_bytes:
         text += f" Left out: {excluded} in sizes that moved in one direction only."

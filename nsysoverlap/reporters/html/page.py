@@ -155,7 +155,7 @@ def _tiles(report: OverlapReport) -> list[tuple[str, str, str]]:
     relief = report.devices[0].relief if len(report.devices) == 1 else None
     if relief is not None and relief.offloaded_bytes:
         of = f"of {format_bytes(relief.offloaded_bytes)} offloaded"
-        tiles.append(("Memory freed at once", format_bytes(relief.relief_bytes), of))
+        tiles.append(("On the host at once", format_bytes(relief.relief_bytes), of))
     return tiles
 
 
