@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from nsysoverlap.analysis import analyze
 from nsysoverlap.cli import main
+from nsysoverlap.history.store import content_hash, record
 
 from . import gatekit
 from .traces import h200
@@ -35,6 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gatekit.split_trace(at / "full.sqlite", d2h=(10_000, 10_000))
     gatekit.split_trace(at / "all_but_one.sqlite", d2h=(99_999, 100_000))
     gatekit.split_trace(at / "two.sqlite", d2h=(8_000, 10_000), h2d=(4_000, 10_000))
+    gatekit.split_trace(at / "exposed.sqlite", d2h=(0, 10_000), h2d=(0, 10_000))
+    gatekit.split_trace(at / "one_way.sqlite", d2h=(8_000, 10_000), h2d=(0, 10_000))
     gatekit.split_trace(at / "large.sqlite", d2h=(8_000, 10_000), n_bytes=8 << 30)
     gatekit.split_trace(at / "0.sqlite", d2h=(5_000, 10_000))
     gatekit.control_trace(at / "control.sqlite")
@@ -49,6 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (at / "broken.sqlite").write_text("not a trace")
     _rank_folders(at)
     _settings(at)
+    _histories(at)
     return at
 
 
@@ -67,7 +72,7 @@ def _rank_folders(at: Path) -> None:
 
 
 def _settings(at: Path) -> None:
-    for name in ("two", "steps", "half"):
+    for name in ("two", "steps", "half", "exposed", "one_way"):
         result = run(at, f"{name}.sqlite --write-baseline {at / name}.json")
         assert result.exit_code == PASS, result.output
     values = json.loads((at / "two.json").read_text())
@@ -82,6 +87,20 @@ def _settings(at: Path) -> None:
     (at / "typo.toml").write_text("[gate]\nmin_hiden = 60\n")
     (at / "type.toml").write_text("[gate]\nmin_hidden = [60]\n")
     (at / "transfers.toml").write_text("[gate]\nrequire_transfers = true\n")
+
+
+def _histories(at: Path) -> None:
+    """Five runs alike, and five of 5 to 99 % hidden."""
+    for name, hidden in (
+        ("like", (7_900, 7_950, 8_010, 8_020, 8_050)),
+        ("spread", (500, 900, 7_000, 9_800, 9_900)),
+    ):
+        for i, ns in enumerate(hidden):
+            trace = gatekit.split_trace(
+                at / f"{name}{i}.sqlite", d2h=(ns, 10_000), h2d=(ns // 2, 10_000)
+            )
+            report = analyze(trace)
+            record(at / f"{name}.db", report, content_hash([trace]), {})
 
 
 def run(at: Path, command: str) -> Result:
@@ -199,6 +218,25 @@ CASES: list[tuple[str, int]] = [
     ("other_gpu.sqlite --baseline steps.json --max-drop 50", INCONCLUSIVE),
     ("half.sqlite --baseline two.json --max-drop 100", INCONCLUSIVE),
     ("control.sqlite --baseline two.json --max-drop 100", INCONCLUSIVE),
+    # A limit that any share meets.
+    ("two.sqlite --baseline two.json --max-drop 39", PASS),
+    ("two.sqlite --baseline two.json --max-drop 40", INCONCLUSIVE),
+    ("two.sqlite --baseline two.json --max-drop 100", INCONCLUSIVE),
+    ("half.sqlite --baseline half.json --max-drop 50", INCONCLUSIVE),
+    ("half.sqlite --baseline half.json --max-drop 49", PASS),
+    ("steps.sqlite --baseline steps.json --max-drop 90 --confidence 95", INCONCLUSIVE),
+    ("exposed.sqlite --baseline exposed.json", INCONCLUSIVE),
+    ("exposed.sqlite --baseline exposed.json --min-hidden 0", INCONCLUSIVE),
+    ("one_way.sqlite --baseline one_way.json", PASS),
+    ("two.sqlite --baseline one_way.json --max-drop 1", PASS),
+    ("exposed.sqlite --baseline one_way.json --max-drop 1", FAIL),
+    ("large.sqlite --baseline one_way.json --max-drop 1", INCONCLUSIVE),
+    ("two.sqlite --history like.db", PASS),
+    ("exposed.sqlite --history like.db", FAIL),
+    ("two.sqlite --history spread.db", INCONCLUSIVE),
+    ("exposed.sqlite --history spread.db", INCONCLUSIVE),
+    ("two.sqlite --history spread.db --max-drop 34", PASS),
+    ("two.sqlite --history spread.db --max-drop 100", INCONCLUSIVE),
     ("two.sqlite --baseline newer.json", UNUSABLE),
     ("two.sqlite --baseline newer_report.json", UNUSABLE),
     ("two.sqlite --baseline not_ours.json", UNUSABLE),
@@ -318,6 +356,33 @@ def test_health_comes_with_the_verdict(folder: Path, tmp_path: Path, fmt: str) -
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
     assert "Warning: 2 kernels have no name in the export and count as compute." in text
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            "two.sqlite --history spread.db",
+            "The 5 runs differ too much to tell: any share would pass. Choose like runs with "
+            "--label, or give --max-drop POINTS.",
+        ),
+        (
+            "half.sqlite --baseline half.json --max-drop 50",
+            "With such a drop from 50.0 % any share would pass: give a smaller --max-drop.",
+        ),
+        (
+            "exposed.sqlite --baseline exposed.json",
+            "exposed.json: no direction hid more than a point, which leaves nothing to lose. Give "
+            "a limit such as --min-hidden.",
+        ),
+    ],
+)
+def test_a_limit_that_any_share_meets_says_what_to_do(
+    folder: Path, command: str, reason: str
+) -> None:
+    verdicts = json.loads(run(folder, f"{command} --format json").stdout)["verdicts"]
+    assert reason in [verdict["reason"] for verdict in verdicts]
+    assert {verdict["limit"] for verdict in verdicts if verdict["reason"] == reason} == {None}
 
 
 def test_a_failing_gate_names_what_lost_most(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from ..quantities import Unit, format_value
 from ..report import DIRECTIONS, HealthEntry, OperationReport, OverlapReport
 from ..sentences import basis_line
+from .baseline import DEFAULT_MAX_DROP
 from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
 from .measuring import Measured, has_steps, measure
 from .metrics import METRICS, Metric, Scope
@@ -157,8 +158,22 @@ def _relative(report: OverlapReport, thresholds: Thresholds, reference: Referenc
         why = f"{reference.name} cannot be compared: {'; '.join(reasons)}."
         verdicts = [replace(v, status=Status.INCONCLUSIVE, reason=why) for v in verdicts]
     # A direction that was never there cannot have dropped; one that is gone is inconclusive.
-    kept = [v for v in verdicts if v.baseline is not None]
+    there = [v for v in verdicts if v.baseline is not None]
+    kept = [v for v in there if not _had_nothing_to_lose(v, thresholds, reference)]
+    if there and not kept:
+        why = f"{reference.name}: no direction hid more than a point, which leaves nothing to lose."
+        return [replace(v, reason=f"{why} Give a limit such as --min-hidden.") for v in there]
     return kept or [replace(v, reason=v.reason or "No baseline value.") for v in verdicts[:1]]
+
+
+def _had_nothing_to_lose(verdict: Verdict, thresholds: Thresholds, reference: Reference) -> bool:
+    """Whether a drop was asked about where hardly anything was hidden, and nothing is missing."""
+    if verdict.op != ">=" or verdict.limit is not None or verdict.measured is None:
+        return False
+    given = thresholds.max_drop
+    allowed = reference.allowance(verdict.metric) if given is None else None
+    small = given is not None or (allowed is not None and allowed <= DEFAULT_MAX_DROP)
+    return small and verdict.baseline is not None and verdict.baseline <= DEFAULT_MAX_DROP
 
 
 def _drop(
@@ -185,13 +200,26 @@ def _drop(
             reason=f"{n} matching runs do not show their spread: record {MIN_STEPS}, or give "
             "--max-drop.",
         )
-    verdict = replace(verdict, limit=max(then.value - allowed, Fraction(0)))
     if now.value is None:
         return verdict
+    if then.value <= allowed:
+        return replace(verdict, reason=_meets_anything(then.value, given, verdict.baseline_spread))
+    verdict = replace(verdict, limit=then.value - allowed)
     if thresholds.confidence is None:
         return replace(verdict, status=_status(then.value - now.value <= allowed))
     sample = steps_sample(report, direction)
     return _by_spread(verdict, sample, reference.sample(direction), allowed, thresholds.confidence)
+
+
+def _meets_anything(then: Fraction, given: Fraction | None, spread: Spread | None) -> str:
+    """A share cannot fall below the limit: no run would fail, so that none may pass either."""
+    if given is None and spread is not None:
+        return (
+            f"The {spread.n} runs differ too much to tell: any share would pass. Choose like runs "
+            "with --label, or give --max-drop POINTS."
+        )
+    shown = format_value(then, Unit.SHARE)
+    return f"With such a drop from {shown} any share would pass: give a smaller --max-drop."
 
 
 def _reason(now: Measured, then: Measured, reference: Reference) -> str:
