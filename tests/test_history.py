@@ -455,6 +455,31 @@ def test_history_says_where_the_latest_run_lies(tmp_path: Path) -> None:
     assert "(90.0 % to 94.0 %, median 92.0 %)" in text
 
 
+@pytest.mark.parametrize(
+    ("values", "empty", "said"),
+    [
+        ([90], 0, "1 run; the latest hid 90.0 % of its transfer time behind compute. To compare it "
+         "takes 5 runs with transfers before it; 0 are there."),
+        ([90, 80], 0, "2 runs; the latest hid 80.0 % of its transfer time behind compute. To "
+         "compare it takes 5 runs with transfers before it; 1 is there."),
+        ([90, 80], 1, "3 runs; the latest, run 3, moved nothing; the last that did, run 2, hid "
+         "80.0 % of its transfer time behind compute. To compare it takes 5 runs"),
+        ([90, 91, 92, 93, 94, 80], 2, "8 runs; the latest, run 8, moved nothing; the last that "
+         "did, run 6, hid 80.0 % of its transfer time behind compute, below the range of the 5 "
+         "with transfers before it (90.0 % to 94.0 %, median 92.0 %)."),
+        ([], 2, "2 runs, none with host transfers."),
+    ],
+)  # fmt: skip
+def test_history_names_a_latest_run_that_moved_nothing(
+    tmp_path: Path, values: list[int], empty: int, said: str
+) -> None:
+    db = shares(tmp_path / "runs.db", values)
+    for i in range(empty):
+        report = analyze(control_trace(tmp_path / f"{i}.sqlite"))
+        record(db, report, f"empty {i}", {}, now=at(20 + i))
+    assert said in " ".join(run("history", "--db", db).stdout.split())
+
+
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_history_draws_the_trend(tmp_path: Path, suffix: str, magic: bytes) -> None:
     db = shares(tmp_path / "runs.db", [90, 91, 80])

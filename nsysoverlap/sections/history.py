@@ -27,20 +27,26 @@ def history_blocks(runs: Sequence[Run], name: str) -> list[Block]:
 
 
 def headline(runs: Sequence[Run]) -> str:
-    """The latest run against those before it."""
-    shares = [s for run in runs if (s := run.values["both_hidden_share"]) is not None]
+    """The latest run that moved anything against those before it; a newer one is named first."""
+    moved = [run for run in runs if run.values["both_hidden_share"] is not None]
     n = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
-    if not shares:
+    if not moved:
         return f"{n}, none with host transfers."
-    last, before = shares[-1], shares[:-1]
-    text = f"{n}; the latest hid {format_share(last)} of its transfer time behind compute"
+    *before, last = (s for run in runs if (s := run.values["both_hidden_share"]) is not None)
+    who = "the latest"
+    if moved[-1] is not runs[-1]:
+        who = f"the latest, run {runs[-1].run_id}, moved nothing; the last that did, run "
+        who += f"{moved[-1].run_id},"
+    text = f"{n}; {who} hid {format_share(last)} of its transfer time behind compute"
     if len(before) < MIN_RUNS:
-        return f"{text}."
+        there = f"{len(before)} {'is' if len(before) == 1 else 'are'} there"
+        return f"{text}. To compare it takes {MIN_RUNS} runs with transfers before it; {there}."
     median = statistics.median(before)
     low, high = min(before), max(before)
     place = "within" if low <= last <= high else ("below" if last < low else "above")
+    others = "before it" if len(before) == len(runs) - 1 else "with transfers before it"
     return (
-        f"{text}, {place} the range of the {len(before)} before it "
+        f"{text}, {place} the range of the {len(before)} {others} "
         f"({format_share(low)} to {format_share(high)}, median {format_share(median)})."
     )
 
