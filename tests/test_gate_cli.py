@@ -385,6 +385,29 @@ def test_a_limit_that_any_share_meets_says_what_to_do(
     assert {verdict["limit"] for verdict in verdicts if verdict["reason"] == reason} == {None}
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("graphs.sqlite --min-hidden 0", "nsys profile --cuda-graph-trace=node"),
+        ("opaque.sqlite --min-hidden 0", "nsys profile --cuda-graph-trace=node"),
+        ("lost.sqlite --min-hidden 0", "missing. Capture again; a shorter window"),
+        ("lost.sqlite --min-hidden 0", "The trace holds no GPU activity. Capture with `nsys"),
+        ("control.sqlite --min-hidden 0", "Check that offloading was on when it was captured."),
+        ("half.sqlite --require step_ms<=1", "Put an NVTX range around each step"),
+        (
+            "few.sqlite --baseline steps.json --max-drop 5 --confidence 95",
+            "2 steps do not show their spread: capture at least 5.",
+        ),
+    ],
+)
+def test_an_inconclusive_gate_says_what_to_do(folder: Path, command: str, said: str) -> None:
+    result = run(folder, command)
+    assert result.exit_code == INCONCLUSIVE
+    text = " ".join(result.stdout.split())
+    assert said in text
+    assert "more reason" not in text
+
+
 def test_a_failing_gate_names_what_lost_most(folder: Path) -> None:
     text = run(folder, "worse.sqlite --baseline steps.json --max-drop 1").stdout
     assert "What lost most" in text

@@ -71,7 +71,8 @@ def record(
     check_target(db, paths)
     report, unreadable = measure_all(paths, options, jobs, dask)
     problems = [one_line(error) for error in (*errors, *unreadable)]
-    problems += [entry.message for entry in report.health if entry.severity == "error"]
+    errors_seen = (entry for entry in report.health if entry.severity == "error")
+    problems += [f"{entry.message} {entry.hint}".rstrip() for entry in errors_seen]
     if problems:
         say(f"Inconclusive: {problems[0]} Nothing was stored.")
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

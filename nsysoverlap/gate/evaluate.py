@@ -94,7 +94,11 @@ def judge(
 def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ...]:
     errors = [e for e in report.health if e.severity == "error" or _may_hide_transfers(e)]
     several = len(report.traces) > 1
-    reasons = [f"{e.trace}: {e.message}" if several and e.trace else e.message for e in errors]
+    reasons = [
+        (f"{e.trace}: " if several and e.trace else "")
+        + (f"{e.message.rstrip('.')}. {e.hint}" if e.hint else e.message)
+        for e in errors
+    ]
     if not report.devices and not reasons:
         reasons = ["No GPU activity was recorded."]
     return (*unreadable, *reasons)
@@ -240,8 +244,9 @@ def _by_spread(
     samples = [now] if isinstance(then, float) else [now, then]
     for sample in samples:
         if sample.n < MIN_STEPS:
-            needed = f"{sample.n} {sample.what} do not show their spread: {MIN_STEPS} are needed."
-            return replace(verdict, reason=needed)
+            get = "capture" if sample is now else "record"
+            few = f"{sample.n} {sample.what} do not show their spread: {get} at least {MIN_STEPS}."
+            return replace(verdict, reason=few)
     drop = measure_drop(now, then, float(allowed), float(level))
     verdict = replace(
         verdict,

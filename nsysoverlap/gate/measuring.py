@@ -20,6 +20,7 @@ from ..report import (
 )
 from .metrics import Metric, NoValueError, Part, Scope
 
+_MARK_STEPS = "Put an NVTX range around each step, or say with --steps how to find them."
 _ALL_DIRECTIONS = (*DIRECTIONS, *UNIFIED_DIRECTIONS)
 
 
@@ -47,7 +48,7 @@ def measure(report: OverlapReport, metric: Metric, scope: Scope, *, least: bool)
         if not found:
             raise NoValueError("the report holds no device")
     except NoValueError as missing:
-        return Measured(None, reason=f"{missing}.")
+        return Measured(None, reason=f"{missing}. {missing.hint}".rstrip())
     value, where = (min if least else max)(found, key=lambda pair: pair[0])
     return Measured(value, where if len(found) > 1 or scope.of_steps else "")
 
@@ -111,14 +112,14 @@ def _absent(devices: Sequence[DeviceReport]) -> frozenset[str]:
 def _step_parts(report: OverlapReport) -> list[list[Part]]:
     """The steps of each device. Raises `NoValueError` where a device that moved data has none."""
     if not has_steps(report):
-        raise NoValueError("the trace has no steps")
+        raise NoValueError("the trace has no steps", _MARK_STEPS)
     groups = []
     for name, device in zip(device_names(report), report.devices, strict=True):
         if device.steps:
             several = len(report.devices) > 1
             groups.append([_step_part(s, device, name if several else "") for s in device.steps])
         elif device.both.n:
-            raise NoValueError(f"{name} has no steps")
+            raise NoValueError(f"{name} has no steps", _MARK_STEPS)
     return groups
 
 

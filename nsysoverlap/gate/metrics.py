@@ -57,8 +57,16 @@ class Part:
     absent: frozenset[str] = frozenset()
 
 
+_CHECK_OFFLOAD = "Check that offloading was on when it was captured."
+_RECAPTURE_NODES = "Capture again with `nsys profile --cuda-graph-trace=node`."
+
+
 class NoValueError(Exception):
-    """A part has no value; the message says why."""
+    """A part has no value; the message (a phrase) says why, the hint (a sentence) what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 Take = Callable[[Part], Fraction]
@@ -100,7 +108,7 @@ def _time(direction: str, count: Callable[[Overlap], int | None]) -> Take:
     def take(part: Part) -> Fraction:
         overlap = _overlap(part, direction)
         if direction in part.absent:
-            raise NoValueError(f"{part.name} has no {_WORDS[direction]}")
+            raise NoValueError(f"{part.name} has no {_WORDS[direction]}", _CHECK_OFFLOAD)
         ns = count(overlap)
         if ns is None:
             raise NoValueError(f"{part.name}: the trace cannot tell which time was blocking")
@@ -116,7 +124,8 @@ def _split(direction: str, count: Callable[[Overlap], int | None]) -> Take:
     def take(part: Part) -> Fraction:
         if direction in part.unclear:
             raise NoValueError(
-                f"{part.name}: CUDA graphs recorded as a whole ran beside {_WORDS[direction]}"
+                f"{part.name}: CUDA graphs recorded as a whole ran beside {_WORDS[direction]}",
+                _RECAPTURE_NODES,
             )
         return time(part)
 
@@ -129,7 +138,7 @@ def _share(direction: str, count: Callable[[Overlap], int]) -> Take:
     def take(part: Part) -> Fraction:
         wall = _overlap(part, direction).wall_ns
         if not wall:
-            raise NoValueError(f"{part.name} has no {_WORDS[direction]}")
+            raise NoValueError(f"{part.name} has no {_WORDS[direction]}", _CHECK_OFFLOAD)
         return ns(part) / wall
 
     return take
@@ -214,7 +223,8 @@ def _budget(role: str) -> Take:
     def take(part: Part) -> Fraction:
         if (part.budget.opaque_ns or part.unclear) and role != "opaque":
             raise NoValueError(
-                f"{part.name}: CUDA graphs recorded as a whole leave the budget open"
+                f"{part.name}: CUDA graphs recorded as a whole leave the budget open",
+                _RECAPTURE_NODES,
             )
         if not part.budget.total_ns:
             raise NoValueError(f"{part.name} has no GPU time")

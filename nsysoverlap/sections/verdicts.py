@@ -10,6 +10,7 @@ from ..quantities import Unit, digits_apart, format_difference, format_value
 from ..units import NONE, format_ns
 
 MAX_REASONS = 10
+MAX_NAMED = 2
 _TONES = {Status.PASSED: "headline", Status.FAILED: "alarm", Status.INCONCLUSIVE: "alarm"}
 
 
@@ -32,10 +33,9 @@ def headline(result: Verdicts) -> str:
     n = len(result.verdicts)
     limits = f"{n} limit{'s' if n != 1 else ''}"
     if result.blockers:
-        first = _stopped(result.blockers[0])
-        more = len(result.blockers) - 1
-        others = f" And {more} more reason{'s' if more > 1 else ''}." if more else ""
-        return f"Inconclusive: {first}{others}"
+        named = " ".join(_stopped(text) for text in result.blockers[: _named(result)])
+        more = len(result.blockers) - _named(result)
+        return f"Inconclusive: {named}{f' And {more} more reasons.' if more else ''}"
     failed = [v for v in result.verdicts if v.status is Status.FAILED]
     unknown = [v for v in result.verdicts if v.status is Status.INCONCLUSIVE]
     if failed:
@@ -45,6 +45,11 @@ def headline(result: Verdicts) -> str:
             f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
         )
     return f"Passed: {'all ' if n > 1 else ''}{limits} met."
+
+
+def _named(result: Verdicts) -> int:
+    """How many of the reasons the headline names: all where they are few."""
+    return len(result.blockers) if len(result.blockers) <= MAX_NAMED else 1
 
 
 def _others(same: list[Verdict], n: int) -> str:
@@ -109,7 +114,7 @@ def _table(result: Verdicts) -> Table:
 def _reasons(result: Verdicts) -> list[Block]:
     """What the headline has not said: why verdicts are what they are, and of what values are."""
     if result.blockers:
-        others = [Paragraph(_stopped(text)) for text in result.blockers[1:]]
+        others = [Paragraph(_stopped(text)) for text in result.blockers[_named(result) :]]
         if len(others) > MAX_REASONS:
             left = f"{len(others) - MAX_REASONS} more reasons; all are in the JSON output."
             others[MAX_REASONS:] = [Paragraph(left)]
