@@ -408,6 +408,29 @@ def test_an_inconclusive_gate_says_what_to_do(folder: Path, command: str, said: 
     assert "more reason" not in text
 
 
+def test_a_file_of_limits_alone_holds_no_rules(folder: Path, tmp_path: Path) -> None:
+    assert "rules of" not in run(folder, "ninety.sqlite --config gate.toml").stdout
+    rules = tmp_path / "rules.toml"
+    rules.write_text(f"{GATE_TOML}[[rule]]\npattern = 'x'\nrole = 'comm'\n")
+    text = run(folder, f"ninety.sqlite --config {rules}").stdout
+    assert "rules of rules.toml first" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("extra", ["", "--max-exposed-ms 1 --max-drop 90 --max-exposed-growth 5"])
+def test_the_table_against_runs_fits_a_terminal(folder: Path, extra: str) -> None:
+    text = run(folder, f"two.sqlite --history like.db {extra}").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "n = 5" in text
+    table = text.partition("Baseline:")[0]
+    assert table.count("both.exposed_ms@worst-") == (2 if extra else 0)
+
+
+def test_what_a_value_is_of_is_said_once(folder: Path) -> None:
+    limits = "--max-exposed-ms 5 --require both.exposed_ms@step-median<=5"
+    text = run(folder, f"steps.sqlite {limits}").stdout
+    assert text.count("is that of 4 steps.") == 1
+
+
 def test_a_failing_gate_names_what_lost_most(folder: Path) -> None:
     text = run(folder, "worse.sqlite --baseline steps.json --max-drop 1").stdout
     assert "What lost most" in text

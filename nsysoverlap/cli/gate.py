@@ -84,7 +84,7 @@ def gate(
 
     thresholds = _thresholds(config, limits, history)
     wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, config, transfer_kernels, None, wanted)
+    options = build_options(window, _measuring(config), transfer_kernels, None, wanted)
     _check_asked(thresholds, history, last, label, write_baseline)
     paths, errors = find_all(traces)
     inputs = [*paths, *(path for path in (config, history) if path)]
@@ -122,6 +122,15 @@ def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | Non
         # What is typed wins over the file.
         table.pop("baseline", None)
     return build_thresholds(limits, table)
+
+
+def _measuring(config: Path | None) -> Path | None:
+    """The file where it says how to measure: one of limits alone must not look like rules."""
+    from ..config import Config, load_config
+
+    if config is None or load_config(config) == Config(config.name):
+        return None
+    return config
 
 
 def _asks(thresholds: Thresholds, reference: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from ..blocks import Block, Paragraph, Table, cleaned
@@ -103,11 +104,19 @@ def _table(result: Verdicts) -> Table:
     rows = []
     for verdict in result.verdicts:
         measured, limit, margin = shown_values(verdict)
-        baseline = (shown_baseline(verdict),) if relative else ()
+        then = verdict if verdict.spread else replace(verdict, baseline_spread=None)
+        baseline = (shown_baseline(then),) if relative else ()
         shown_limit = f"{verdict.op} {limit}" if verdict.limit is not None else NONE
         rows.append((verdict.status.value, verdict.name, measured, shown_limit, *baseline, margin))
     columns = ("verdict", "metric", "measured", "limit", *(["baseline"] if relative else []))
-    note = f"Baseline: {result.baseline}." if result.baseline else ""
+    # Beside the other columns the spread of runs would not fit 80 columns.
+    spreads = [
+        f"{v.name} {shown_baseline(v)}"
+        for v in result.verdicts
+        if v.baseline_spread and not v.spread
+    ]
+    spread = f"; {', '.join(spreads)}" if spreads else ""
+    note = f"Baseline: {result.baseline}{spread}." if result.baseline else ""
     return Table("Gate", (*columns, "margin"), tuple(rows), note, n_words=2)
 
 
@@ -124,7 +133,7 @@ def _reasons(result: Verdicts) -> list[Block]:
     places = [
         f"{v.name} is that of {v.where}." for v in result.verdicts if v.where and not v.reason
     ]
-    return [Paragraph(text) for text in (*texts, *places) if text not in said]
+    return [Paragraph(text) for text in dict.fromkeys((*texts, *places)) if text not in said]
 
 
 def _losses(result: Verdicts) -> Table:
