@@ -9,7 +9,7 @@ from fractions import Fraction
 from .gate.measuring import has_steps, measure
 from .gate.metrics import METRICS, Scope
 from .quantities import Unit
-from .report import Finding, KernelReport, OperationReport, OverlapReport
+from .report import Finding, OperationReport, OverlapReport
 
 DIRECTIONS = ("h2d", "d2h", "both")
 _SHARES = ("hidden", "covered")
@@ -52,7 +52,10 @@ class OperationChange:
 
 @dataclass(frozen=True)
 class KernelChange:
-    """Mean duration of a kernel in ns, and what that adds over the launches of B."""
+    """Mean duration of a kernel launched equally often in A and B, in ns, and what that adds.
+
+    `cost_ns` is per step of a device where both sides have steps, over all launches otherwise.
+    """
 
     name: str
     role: str
@@ -65,7 +68,8 @@ class KernelChange:
 class Comparison:
     """What changed from A to B; the most important first. `cautions` say what is unlike.
 
-    `per_step` says whether amounts are medians over steps.
+    `per_step` says whether amounts are medians over steps. `n_unlike_kernels` counts the names
+    launched more often on one side than on the other, whose durations say nothing.
     """
 
     a: str
@@ -76,6 +80,7 @@ class Comparison:
     budget: tuple[Change, ...]
     operations: tuple[OperationChange, ...]
     kernels: tuple[KernelChange, ...]
+    n_unlike_kernels: int
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]
 
@@ -94,7 +99,8 @@ class Comparison:
 def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """Compare two reports; whatever is unlike between them is said, nothing is refused."""
     per_step = has_steps(a) and has_steps(b)
-    a_codes, b_codes = ({f.code for f in report.findings} for report in (a, b))
+    kernels, n_unlike = _kernels(a, b, per_step)
+    came, went = _findings(a, b)
     return Comparison(
         a=names[0],
         b=names[1],
@@ -103,9 +109,10 @@ def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "
         split=tuple(_split(a, b, per_step)),
         budget=tuple(_change(a, b, f"budget.{role}", Scope.TOTAL) for role in _BUDGET),
         operations=_operations(a.operations, b.operations, per_step),
-        kernels=_kernels(a.kernels, b.kernels),
-        new_findings=tuple(f for f in b.findings if f.code not in a_codes),
-        gone_findings=tuple(f for f in a.findings if f.code not in b_codes),
+        kernels=kernels,
+        n_unlike_kernels=n_unlike,
+        new_findings=came,
+        gone_findings=went,
     )
 
 
@@ -199,16 +206,42 @@ def _exposed(operation: OperationReport | None, per_step: bool) -> int | None:
     return operation.overlap.exposed_ns
 
 
-def _kernels(a: Sequence[KernelReport], b: Sequence[KernelReport]) -> tuple[KernelChange, ...]:
-    """Kernels of both sides that slowed down by 2 % or more, the dearest first."""
-    before = {(kernel.name, kernel.role): kernel for kernel in a}
-    changes = []
-    for kernel in b:
+def _kernels(
+    a: OverlapReport, b: OverlapReport, per_step: bool
+) -> tuple[tuple[KernelChange, ...], int]:
+    """Kernels that slowed down by 2 % or more, the dearest first; names not launched equally often.
+
+    Another number of launches under one name is other work, such as products of another shape.
+    """
+    steps_a, steps_b = (_device_steps(r) if per_step else 1 for r in (a, b))
+    before = {(kernel.name, kernel.role): kernel for kernel in a.kernels}
+    changes, n_unlike = [], 0
+    for kernel in b.kernels:
         old = before.get((kernel.name, kernel.role))
-        if old is None or not old.n or not kernel.n:
+        if old is None:
             continue
-        means = [(k.beside_ns + k.alone_ns) / k.n for k in (old, kernel)]
-        if means[1] >= means[0] * (1 + _SLOWER) and means[0]:
-            cost = round((means[1] - means[0]) * kernel.n)
-            changes.append(KernelChange(kernel.name, kernel.role, means[0], means[1], cost))
-    return tuple(sorted(changes, key=lambda change: -change.cost_ns))
+        if old.n * steps_b != kernel.n * steps_a:
+            n_unlike += 1
+        elif kernel.n:
+            before_ns, now_ns = ((k.beside_ns + k.alone_ns) / k.n for k in (old, kernel))
+            if now_ns >= before_ns * (1 + _SLOWER) and before_ns:
+                cost = round((now_ns - before_ns) * kernel.n / steps_b)
+                changes.append(KernelChange(kernel.name, kernel.role, before_ns, now_ns, cost))
+    return tuple(sorted(changes, key=lambda change: -change.cost_ns)), n_unlike
+
+
+def _device_steps(report: OverlapReport) -> int:
+    return sum(len(device.steps) for device in report.devices)
+
+
+def _findings(
+    a: OverlapReport, b: OverlapReport
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Those that came and those that went; none where a side cannot tell which it has."""
+    if not (a.conclusive and b.conclusive):
+        return (), ()
+    a_codes, b_codes = ({f.code for f in report.findings} for report in (a, b))
+    return (
+        tuple(f for f in b.findings if f.code not in a_codes),
+        tuple(f for f in a.findings if f.code not in b_codes),
+    )

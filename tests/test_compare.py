@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -105,9 +106,31 @@ def test_operations_are_per_step_where_both_sides_have_steps() -> None:
 
 def test_kernels_that_slowed_down() -> None:
     one = with_kernels(A, kernel("slow", 10, 100), kernel("same", 10, 100), kernel("fast", 4, 100))
-    two = with_kernels(B, kernel("slow", 20, 150), kernel("same", 10, 101), kernel("fast", 4, 90))
+    two = with_kernels(B, kernel("slow", 10, 150), kernel("same", 10, 101), kernel("fast", 4, 90))
     (found,) = compare(one, two).kernels
-    assert (found.name, found.a_mean_ns, found.b_mean_ns, found.cost_ns) == ("slow", 100, 150, 1000)
+    assert (found.name, found.a_mean_ns, found.b_mean_ns) == ("slow", 100, 150)
+    assert found.cost_ns == 10 * 50 // 4
+
+
+def test_kernels_are_compared_where_they_ran_equally_often_a_step() -> None:
+    twice = report_of_steps([(60, 100)] * 8)
+    one = with_kernels(A, kernel("gemm", 20, 100), kernel("other", 20, 100))
+    two = with_kernels(twice, kernel("gemm", 40, 150), kernel("other", 20, 150))
+    result = compare(one, two)
+    assert [(k.name, k.cost_ns) for k in result.kernels] == [("gemm", 5 * 50)]
+    assert result.n_unlike_kernels == 1
+    shown = render_comparison(result, "markdown")
+    assert "cost a step" in shown
+    assert "1 kernel name is not compared: launched more often on one side" in shown
+
+
+def test_without_steps_kernels_are_compared_where_they_ran_equally_often() -> None:
+    bare = replace(A, devices=tuple(replace(d, steps=()) for d in A.devices))
+    one = with_kernels(bare, kernel("gemm", 20, 100), kernel("other", 20, 100))
+    two = with_kernels(B, kernel("gemm", 20, 150), kernel("other", 40, 150))
+    result = compare(one, two)
+    assert [(k.name, k.cost_ns) for k in result.kernels] == [("gemm", 20 * 50)]
+    assert result.n_unlike_kernels == 1
 
 
 def test_findings_that_came_and_went() -> None:
@@ -254,7 +277,22 @@ def test_two_real_traces() -> None:
     assert "A is jax_unroll_lhs.sqlite, B is jax_unroll_nolhs.sqlite." in text
     assert "Unlike" not in text
     assert "% slower)" in text
-    assert "Kernels that slowed down" in text
+    assert "4 kernel names are not compared" in text
+
+
+def test_other_work_under_the_name_of_a_kernel_is_no_slowdown() -> None:
+    result = run(h200("jax_capture_prefetch"), h200("jax_capture_published"))
+    assert "Kernels that slowed down" not in result.stdout
+    assert "3 kernel names are not compared" in result.stdout
+
+
+def test_kernels_of_a_real_trace_that_slowed_down() -> None:
+    result = run(h200("jax_capture_barrier_scan"), h200("jax_capture_prefetch"))
+    assert "Kernels that slowed down" in result.stdout
+    assert "not compared" not in result.stdout
+    cost = re.search(r"bz_TNT +compute +3.9 ms +4.1 ms +(.*)", result.stdout)
+    assert cost is not None
+    assert cost[1] == "6.1 ms"
 
 
 def test_offload_against_keeping_is_said_to_be_another_thing() -> None:

@@ -114,8 +114,9 @@ def _operations(result: Comparison) -> list[Block]:
 
 
 def _kernels(result: Comparison) -> list[Block]:
+    unlike = _unlike(result.n_unlike_kernels)
     if not result.kernels:
-        return []
+        return [Paragraph(unlike)] if unlike else []
     rows = tuple(
         (
             kernel.name,
@@ -126,9 +127,17 @@ def _kernels(result: Comparison) -> list[Block]:
         )
         for kernel in result.kernels[:MAX_ROWS]
     )
-    columns = ("kernel", "role", "mean A", "mean B", "cost")
-    note = _left_out(len(result.kernels), "kernels")
+    columns = ("kernel", "role", "mean A", "mean B", "cost a step" if result.per_step else "cost")
+    notes = (_left_out(len(result.kernels), "kernels"), unlike)
+    note = " ".join(filter(None, notes))
     return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]
+
+
+def _unlike(n: int) -> str:
+    if not n:
+        return ""
+    names = "1 kernel name is" if n == 1 else f"{n} kernel names are"
+    return f"{names} not compared: launched more often on one side, so perhaps other work."
 
 
 def _left_out(n: int, what: str) -> str:
@@ -157,6 +166,7 @@ def comparison_to_dict(result: Comparison) -> dict[str, Any]:
         "budget": [_change_to_dict(change) for change in result.budget],
         "operations": [asdict(change) for change in result.operations],
         "kernels": [asdict(change) for change in result.kernels],
+        "n_unlike_kernels": result.n_unlike_kernels,
         "new_findings": [_finding_to_dict(finding) for finding in result.new_findings],
         "gone_findings": [_finding_to_dict(finding) for finding in result.gone_findings],
     }
