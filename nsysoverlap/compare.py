@@ -142,18 +142,26 @@ def _cautions(a: OverlapReport, b: OverlapReport) -> tuple[str, ...]:
         ),
         ("number of devices", *(str(len(r.devices)) for r in (a, b))),
         ("number of traces", *(str(len(r.traces)) for r in (a, b))),
-        ("what the numbers are over", *(_over(r) for r in (a, b))),
         ("number of steps", *(str(_n_steps(r)) for r in (a, b))),
         ("transfer kernels", *(r.basis.transfer_kernels for r in (a, b))),
         ("nsys versions", *(_versions(r) for r in (a, b))),
     ]
-    unlike = [f"Unlike {what}: {one} in A, {two} in B." for what, one, two in pairs if one != two]
+    unlike = [
+        f"Unlike {what}: {one or 'none'} in A, {two or 'none'} in B."
+        for what, one, two in pairs
+        if one != two
+    ]
+    over_a, over_b = _over(a), _over(b)
+    if over_a != over_b:
+        unlike.append(f"A is measured over {over_a}, B over {over_b}.")
     broken = [
         f"{side} is inconclusive: {entry.message}"
         for side, report in (("A", a), ("B", b))
         for entry in report.health
         if entry.severity == "error"
     ]
+    if broken:
+        broken.append("Findings are not compared: an inconclusive side cannot tell which it has.")
     return (*broken, *unlike, *_unlike_models(a, b))
 
 

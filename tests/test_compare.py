@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 from markdown_it import MarkdownIt
 
+from nsysoverlap.blocks import Table
 from nsysoverlap.cli import main
 from nsysoverlap.compare import Comparison, compare
 from nsysoverlap.details import Finding, KernelReport
 from nsysoverlap.errors import UsageError
 from nsysoverlap.report import Basis, HealthEntry, OverlapReport
 from nsysoverlap.reporters.comparison import render_comparison
-from nsysoverlap.sections.comparison import comparison_to_dict, headline
+from nsysoverlap.sections.comparison import comparison_blocks, comparison_to_dict, headline
 
 from .gatekit import control_trace, split_trace, step_trace
 from .sample_reports import HOSTILE, no_transfers, plain
@@ -141,6 +142,39 @@ def test_findings_that_came_and_went() -> None:
     assert [f.code for f in result.gone_findings] == ["late-h2d"]
 
 
+def test_findings_of_an_inconclusive_side_neither_came_nor_went() -> None:
+    one = replace(A, findings=(finding("late-h2d"),))
+    lost = replace(B, health=(HealthEntry("lost", "error", "Events were lost."),))
+    for pair in ((one, lost), (lost, one)):
+        result = compare(*pair)
+        assert (result.new_findings, result.gone_findings) == ((), ())
+        assert any(caution.startswith("Findings are not compared: ") for caution in result.cautions)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "judged"),
+    [
+        ((900, 1000), (901, 1000), "about equal"),
+        ((0, 10_000), (9, 10_000), "about equal"),
+        ((100, 10_000), (109, 10_000), "about equal"),
+        ((100, 10_000), (110, 10_000), "better"),
+        ((110, 10_000), (100, 10_000), "worse"),
+        ((0, 10_000), (5_000, 10_000), "better"),
+    ],
+)
+def test_a_change_too_small_to_matter_is_neither_better_nor_worse(
+    a: tuple[int, int], b: tuple[int, int], judged: str
+) -> None:
+    result = compare(report_of_steps([a] * 4), report_of_steps([b] * 4))
+    rows = {
+        row[0]: row[-1]
+        for block in comparison_blocks(result)
+        if isinstance(block, Table)
+        for row in block.rows
+    }
+    assert rows["d2h.hidden"] == judged
+
+
 # What is unlike.
 
 
@@ -159,7 +193,11 @@ def test_findings_that_came_and_went() -> None:
         ),
         (
             replace(A, basis=Basis("trace")),
-            "Unlike what the numbers are over: NVTX ranges 'step N' in A, the trace in B.",
+            "A is measured over NVTX ranges 'step N', B over the trace.",
+        ),
+        (
+            replace(A, devices=()),
+            "Unlike GPUs: NVIDIA H200 in A, none in B.",
         ),
         (
             replace(A, health=(HealthEntry("lost", "error", "Events were lost."),)),

@@ -10,15 +10,17 @@ from .._version import __version__
 from ..blocks import Block, Paragraph, Table, cleaned
 from ..compare import Change, Comparison
 from ..gate.metrics import METRICS
-from ..quantities import digits_apart, format_difference, format_value
+from ..quantities import Unit, digits_apart, format_difference, format_value
 from ..report import Finding
 from ..units import NONE, format_ns
 
 FORMAT = "nsysoverlap.comparison"
 FORMAT_VERSION = 1
 MAX_ROWS = 10
-_EQUAL = 0.01
-"""Amounts that moved by less, relatively, are neither better nor worse."""
+_EQUAL = Fraction(1, 100)
+_EQUAL_SHARES = Fraction(1, 1000)
+"""What moved by less than 1 % of itself, or a share by less than 0.1 points, is no better or worse.
+"""
 
 
 def comparison_blocks(result: Comparison) -> list[Block]:
@@ -84,9 +86,10 @@ def _changes(title: str, changes: tuple[Change, ...], note: str) -> Table:
 
 def _judged(change: Change) -> str:
     better = METRICS[change.name].more_is_better
-    if better is None or not change.difference or not change.a:
+    if better is None or change.a is None or not change.difference:
         return ""
-    if abs(change.difference) < _EQUAL * abs(change.a):
+    least = max(_EQUAL * abs(change.a), _EQUAL_SHARES if change.unit is Unit.SHARE else 0)
+    if abs(change.difference) < least:
         return "about equal"
     return "better" if (change.difference > 0) is better else "worse"
 
