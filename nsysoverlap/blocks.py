@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from .units import clean_text
@@ -61,24 +62,29 @@ Block = Paragraph | Command | Table | Entries
 
 def cleaned(block: Block) -> Block:
     """The block with every string made fit to print (see `clean_text`)."""
+    return with_texts(block, clean_text)
+
+
+def with_texts(block: Block, change: Callable[[str], str]) -> Block:
+    """The block with `change` done to every string of it."""
+
+    def each(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(change(text) for text in texts)
+
     if isinstance(block, Paragraph):
-        return replace(block, text=clean_text(block.text))
+        return replace(block, text=change(block.text))
     if isinstance(block, Command):
-        return Command(clean_text(block.line), clean_text(block.purpose))
+        return Command(change(block.line), change(block.purpose))
     if isinstance(block, Entries):
         entries = tuple(
-            Entry(clean_text(entry.title), _cleaned(entry.text), _cleaned(entry.examples))
+            Entry(change(entry.title), each(entry.text), each(entry.examples))
             for entry in block.entries
         )
-        return Entries(clean_text(block.title), entries, clean_text(block.note))
+        return Entries(change(block.title), entries, change(block.note))
     return replace(
         block,
-        title=clean_text(block.title),
-        columns=_cleaned(block.columns),
-        rows=tuple(_cleaned(row) for row in block.rows),
-        note=clean_text(block.note),
+        title=change(block.title),
+        columns=each(block.columns),
+        rows=tuple(each(row) for row in block.rows),
+        note=change(block.note),
     )
-
-
-def _cleaned(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(clean_text(text) for text in texts)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.blocks import Entries, Table
+from nsysoverlap.blocks import Entries, Entry, Paragraph, Table
 from nsysoverlap.errors import UsageError
 from nsysoverlap.report import OverlapReport
 from nsysoverlap.reporters import REPORTERS, render
@@ -243,6 +243,24 @@ def test_scopes_break_between_their_parts(width: int) -> None:
 def test_words_too_long_for_a_line(text: str, lines: list[str]) -> None:
     printed = blocks_as_text([Table("T", ("kernel", "n"), ((text, "1"),))], Layout(width=23))
     assert [line[:20].rstrip() for line in printed.splitlines()[3:]] == lines
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_no_line_ends_between_a_number_and_its_unit(width: int) -> None:
+    said = (
+        "Waits 15.6 ms of 2 s a step for 8.00 GiB at 55.3 GB/s, another 0.2 % behind, +0.3 points."
+    )
+    shown = blocks_as_text(
+        [
+            Paragraph(said),
+            Table("Table", ("", "what"), (("a", said),), note=said, n_words=2),
+            Entries("Entries", (Entry("Title", (said,)),)),
+        ],
+        Layout(width=width),
+    )
+    assert " ".join(shown.split()).count(said) >= 3
+    assert not re.search(r"\d\n\s*(ms|s|GiB|GB/s|%|points)(?!\w)", shown)
+    assert all(len(line) <= width for line in shown.splitlines())
 
 
 def test_headings_are_no_higher_than_their_numbers_ask_for() -> None:

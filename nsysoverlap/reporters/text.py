@@ -8,7 +8,7 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..blocks import Block, Command, Entries, Entry, Paragraph, Table
+from ..blocks import Block, Command, Entries, Entry, Paragraph, Table, with_texts
 from ..report import OverlapReport
 from ..sections.report import blocks
 from .interface import Layout
@@ -27,6 +27,10 @@ _STYLES = {
 }
 _COMMAND = re.compile(r"^(\s*)::")
 """What begins a line with this, logs of GitHub Actions take for a command."""
+_QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|B|[KMGT]iB|[kMGT]B(?:/s)?|points?)(?!\w))")
+"""The blank between a number and its unit, at which no line may end."""
+_GLUE = "\ue000"
+"""Stands for that blank while lines are made; rich would break at a no-break space."""
 _GAP = 2
 _LEAST_WORDS = 12
 
@@ -53,11 +57,17 @@ def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:
     )
     with console.capture() as capture:
         for block in printed:
-            _print_block(console, block, layout.width)
+            _print_block(console, _glued(block), layout.width)
             console.print()
     # Rich pads cells with blanks; a pipe does not need them.
-    lines = [_COMMAND.sub(r"\1: :", line.rstrip()) for line in capture.get().split("\n")]
+    printed_text = capture.get().replace(_GLUE, " ")
+    lines = [_COMMAND.sub(r"\1: :", line.rstrip()) for line in printed_text.split("\n")]
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def _glued(block: Block) -> Block:
+    """The block with no blank left between a number and its unit."""
+    return with_texts(block, lambda text: _QUANTITY.sub(_GLUE, text))
 
 
 def _print_block(console: Console, block: Block, width: int) -> None:
