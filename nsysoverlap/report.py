@@ -190,7 +190,7 @@ class Basis:
     skipped: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OverlapReport:
     """The answer for one or several traces; devices in order of trace, then device."""
 
@@ -203,6 +203,15 @@ class OverlapReport:
     findings: tuple[Finding, ...] = ()
     attribution: Attribution | None = None
     generator: str = f"nsysoverlap {__version__}"
+
+    def __repr__(self) -> str:
+        """In one line: the numbers are many."""
+        names = ", ".join(trace.path for trace in self.traces)
+        both = self.total("both")
+        return (
+            f"<OverlapReport {names}: {len(self.devices)} devices, {both.exposed_ns} of "
+            f"{both.wall_ns} ns exposed, {len(self.findings)} findings>"
+        )
 
     def total(self, direction: str) -> Overlap:
         """Sum of `h2d`, `d2h`, `both`, `unified_h2d` or `unified_d2h` over devices."""

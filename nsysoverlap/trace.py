@@ -202,7 +202,7 @@ class TraceFacts:
     launches: LaunchFacts = field(default_factory=LaunchFacts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """One export, read. `names` are demangled kernel names, '' where the export has none."""
 
@@ -216,6 +216,11 @@ class Trace:
     names: tuple[str, ...]
     facts: TraceFacts
     host: HostSide = field(default_factory=HostSide)
+
+    def __repr__(self) -> str:
+        """In one line: a trace may hold millions of rows."""
+        rows = ", ".join(f"{len(table):,} {name}" for name, table in self.tables.items())
+        return f"<Trace {self.info.file_name}: {rows}, {len(self.devices)} devices>"
 
     @cached_property
     def stream_device(self) -> Int32Array:

@@ -265,13 +265,15 @@ def test_no_read_permission(open_folder: Path, suffix: str, command: str) -> Non
     assert run(command, build(open_folder / "mine.sqlite", DRAWING)).exit_code == 0
     path.chmod(0)
     before = sorted(os.listdir(open_folder))
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)  # root may read everything
+    users = os.getresuid()
+    if users[1] == 0:
+        os.setresuid(
+            65534, 65534, 0
+        )  # root may read everything, and some checks ask for the real user
     try:
         result = run(command, path)
     finally:
-        os.seteuid(user)
+        os.setresuid(*users)
     _check_refusal(result, path.name, "permission", "chmod")
     assert sorted(os.listdir(open_folder)) == before
 

@@ -594,11 +594,12 @@ def test_names_are_free_of_terminal_codes(tmp_path: Path) -> None:
     assert table(path)[0]["top_hiding_kernel"] == "evil name"
 
 
-def test_transfers_as_parquet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [("--format", "parquet"), ()])
+def test_transfers_as_parquet(tmp_path: Path, asked: tuple[str, ...]) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     target = tmp_path / "copies.parquet"
     trace = h200("jax_scan_pipelined")
-    result = run("transfers", trace, "--format", "parquet", "-o", target)
+    result = run("transfers", trace, *asked, "-o", target)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"Wrote {target}\n")
     read = parquet.read_table(target)
     assert tuple(read.column_names) == COLUMNS

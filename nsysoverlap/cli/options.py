@@ -21,7 +21,8 @@ class FilePath(click.Path):
     """A path; the empty text is refused, for it would stand for the current folder."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path)
+        # Whether it can be read shows when it is, with a line that says what to do.
+        super().__init__(path_type=Path, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The text as a path."""

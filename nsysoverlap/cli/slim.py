@@ -142,6 +142,13 @@ def _blocks(result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
         ),
         Table("Tables", columns, kept, f"Left out whole: {', '.join(gone)}."),
     ]
+    if result.marks_kept:
+        blocks.append(
+            Paragraph(
+                "Parts of the steps on either side are in the copy, with the ranges that mark "
+                "them: without --window a report counts them as steps."
+            )
+        )
     if revealing:
         note = "These are names of kernels or ranges, which the report prints too. Look at them."
         blocks.append(Table("Kept, but telling", ("column", "text"), revealing, note, n_words=2))

@@ -20,14 +20,15 @@ from .terminal import Plain, emit, emit_file, progress, say, to_stdout
 )
 @trace_argument
 @click.option(
-    "--format", "fmt", type=click.Choice(("csv", "parquet")), default="csv", show_default=True,
-    help="Output format; parquet needs pyarrow and --output.",
+    "--format", "fmt", type=click.Choice(("csv", "parquet")),
+    help="Output format; parquet needs pyarrow and --output.  [default: parquet for *.parquet, "
+    "else csv]",
 )  # fmt: skip
 @output_option
 @measuring_options
 def transfers(
     trace: Path,
-    fmt: str,
+    fmt: str | None,
     output: Path | None,
     window: str | None,
     config: Path | None,
@@ -43,6 +44,8 @@ def transfers(
 
     options = build_options(window, config, transfer_kernels)
     path = single_trace(trace)
+    if fmt is None:
+        fmt = "parquet" if output is not None and output.suffix == ".parquet" else "csv"
     if fmt == "parquet":
         _check_parquet(output)
     if output is not None and not to_stdout(output):

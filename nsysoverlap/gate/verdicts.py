@@ -76,7 +76,7 @@ class Loss:
     per_step: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdicts:
     """All verdicts of a gate.
 
@@ -92,6 +92,9 @@ class Verdicts:
     blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Verdicts of {len(self.verdicts)} limits: {self.status.value}>"
 
     @property
     def status(self) -> Status:

@@ -43,12 +43,17 @@ Spans = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Slimmed:
-    """What a copy left out, and the options with which its report is that of the original."""
+    """What a copy left out, and the options with which its report is that of the original.
+
+    `marks_kept` says that ranges of steps nobody asked for had to stay, because work in the window
+    has no other label.
+    """
 
     changes: tuple[TableChange, ...]
     options: Options
     n_bytes: int
     n_bytes_before: int
+    marks_kept: bool = False
 
 
 def slim_trace(
@@ -61,9 +66,8 @@ def slim_trace(
     """Write a copy of an export that holds only what its report needs, and prove that it does.
 
     A window in the options is all that is kept; `without` are the times of NVTX ranges to leave
-    out. Raises `UsageError` where the
-    target exists, `TraceFileError` for a source that cannot be read, and `NsysOverlapError` where
-    the copy cannot be written or its report differs.
+    out. Raises `UsageError` where the target exists, `TraceFileError` for a source that cannot be
+    read, and `NsysOverlapError` where the copy cannot be written or its report differs.
     """
     check_file(source)
     check_target(target, [source])
@@ -76,7 +80,8 @@ def slim_trace(
             if _numbers(path, options, source.name, threads) != expected:
                 continue
             _publish(path, target)
-            return Slimmed(tuple(changes), options, target.stat().st_size, source.stat().st_size)
+            sizes = target.stat().st_size, source.stat().st_size
+            return Slimmed(tuple(changes), options, *sizes, bool(without) > bool(selection.without))
     if _numbers(source, options, source.name, threads) != expected:
         raise TraceFileError(
             f"{source.name}: the file changed while it was read.",

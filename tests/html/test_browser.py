@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -437,3 +438,18 @@ def test_slivers_look_no_more_exposed_than_they_are(
     page = watched.open(page_of(builder.write(tmp_path / "a.sqlite")))
     span(page)
     assert hatched(page, FIRST_LANE + 2 * LANE_STEP) == pytest.approx(exposed / 20, abs=0.06)
+
+
+def test_long_names_of_devices_fit_beside_their_bars(watched: Watched) -> None:
+    report = analyze(h200("micro_hidden"))
+    (device,) = report.devices
+    named = replace(report, devices=(replace(device, gpu_name="Quadro GP100 with Max-Q Design"),))
+    page = watched.open(render(named, "html"))
+    labels = page.locator("svg text.label").filter(has_text="…").all()
+    assert labels
+    for label in labels:
+        box = label.bounding_box()
+        drawing = label.locator("xpath=ancestor::*[local-name()='svg']").bounding_box()
+        assert box is not None
+        assert drawing is not None
+        assert box["x"] >= drawing["x"]

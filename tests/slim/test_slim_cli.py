@@ -50,6 +50,15 @@ def test_steps(step: str, ns: float, tmp_path: Path) -> None:
     assert named.split('"totals"')[1] == expected.stdout.split('"totals"')[1]
 
 
+def test_marks_that_work_in_the_window_is_named_after_stay(tmp_path: Path) -> None:
+    out = tmp_path / "out.sqlite"
+    result = run(h200("micro_graph_node"), out, "--step", "1")
+    assert result.exit_code == 0, result.output
+    assert "without --window a report counts them as steps" in " ".join(result.stdout.split())
+    other = run(h200("jax_unroll_lhs"), tmp_path / "other.sqlite", "--step", "1")
+    assert "counts them as steps" not in " ".join(other.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
