@@ -26,6 +26,9 @@ from .stepreports import report_of_ranks, report_of_steps
 
 DOCS = Path(__file__).parents[1] / "docs" / "gate.md"
 
+OFFLOADING = "Check that offloading was on when it was captured."
+MARKS = "Put an NVTX range around each step, or say with --steps how to find them."
+
 
 def value(
     report: OverlapReport, name: str, scope: Scope = Scope.TOTAL, least: bool = True
@@ -72,14 +75,14 @@ def test_a_rank_without_devices_has_no_value() -> None:
     report = report_of_ranks([(90, 100)])
     report = replace(report, traces=(*report.traces, TraceReport("rank1.sqlite", 1)))
     found = value(report, "d2h.hidden", Scope.WORST_RANK)
-    assert found == Measured(None, reason="rank 1 has no D2H transfers.")
+    assert found == Measured(None, reason=f"rank 1 has no D2H transfers. {OFFLOADING}")
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("h2d.hidden", "the trace has no H2D transfers."),
-        ("both.exposed_ms", "the trace has no host transfers."),
+        ("h2d.hidden", f"the trace has no H2D transfers. {OFFLOADING}"),
+        ("both.exposed_ms", f"the trace has no host transfers. {OFFLOADING}"),
         ("both.gb_per_s", "the trace has no copies among its host transfers."),
         ("relief", "the trace: relief was not measured."),
         ("relief_bytes", "the trace: relief was not measured."),
@@ -97,19 +100,21 @@ def test_counts_of_nothing_are_zero() -> None:
 def test_no_device_is_no_value() -> None:
     empty = OverlapReport((), (), ())
     assert value(empty, "both.hidden", Scope.WORST_DEVICE).reason == "the report holds no device."
-    assert value(empty, "step_ms", Scope.STEP_MEDIAN).reason == "the trace has no steps."
+    assert value(empty, "step_ms", Scope.STEP_MEDIAN).reason == f"the trace has no steps. {MARKS}"
 
 
 def test_one_step_without_transfers_has_no_share_but_no_exposed_time() -> None:
     report = report_of_steps([(90, 100), (0, 0)])
-    assert value(report, "d2h.hidden", Scope.WORST_STEP).reason == "step 1 has no D2H transfers."
+    reason = value(report, "d2h.hidden", Scope.WORST_STEP).reason
+    assert reason == f"step 1 has no D2H transfers. {OFFLOADING}"
     assert value(report, "d2h.exposed_ms", Scope.WORST_STEP).value == 0
 
 
 def test_a_device_without_steps_beside_one_with_steps() -> None:
     report = report_of_steps([(90, 100)], [(10, 100)])
     bare = replace(report, devices=(report.devices[0], replace(report.devices[1], steps=())))
-    assert value(bare, "step_ms", Scope.STEP_MEDIAN).reason == "H200 dev 0, pid 1001 has no steps."
+    reason = value(bare, "step_ms", Scope.STEP_MEDIAN).reason
+    assert reason == f"H200 dev 0, pid 1001 has no steps. {MARKS}"
 
 
 def test_migrations_are_measured_only_where_asked_and_not_by_step() -> None:
