@@ -24,6 +24,8 @@ from tests.builder.capture import CaptureRows, global_pid
 from tests.builder.schema import SCHEMAS
 from tests.builder.writer import Output
 
+from .names import Ints, Names, name_texts
+
 DEVICES = 8
 ROWS_PER_STEP = 1_500
 """GPU rows of one device in one step."""
@@ -37,7 +39,6 @@ RANGES = "NVTX_EVENTS"
 SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 EVENTS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 
-Ints = NDArray[np.int64]
 Columns = dict[str, NDArray[Any] | int]
 
 COMPUTE, COMM, D2H, H2D, ON_DEVICE, MEMSET = range(6)
@@ -47,55 +48,6 @@ _MEDIAN_NS = np.array([80_000, 700_000, 300_000, 300_000, 20_000, 2_000])
 _N_STREAMS = np.array([2, 4, 4, 4, 4, 2])
 _FIRST_STREAM = 7 + np.cumsum(_N_STREAMS) - _N_STREAMS
 _LAUNCH_NS = 8_000
-
-
-@dataclass(frozen=True)
-class Names:
-    """Ids of the texts in StringIds, by what they name."""
-
-    compute: Ints
-    comm: Ints
-    thunks: Ints
-    module: int
-    launch: int
-    copy: int
-    memset: int
-    graph: int
-    record: int
-    wait: int
-    other: int
-
-
-def name_texts(capture: CaptureRows) -> Names:
-    """Put the texts of a large XLA program into StringIds."""
-
-    def ids(texts: Iterator[str]) -> Ints:
-        return np.array([capture.string(text) for text in texts], np.int64)
-
-    return Names(
-        compute=ids(
-            f"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_{i}>(T1::Params)"
-            if i % 4 == 0
-            else f"loop_multiply_add_fusion_{i}"
-            for i in range(400)
-        ),
-        comm=ids(
-            f"ncclDevKernel_{op}(ncclDevKernelArgsStorage<4096ul>)"
-            for op in ("AllGather_RING_LL", "ReduceScatter_Sum_bf16_RING_LL", "SendRecv")
-        ),
-        thunks=ids(
-            f"Thunk:#hlo_op=copy-start.{i},name=jit(train_step)/layer_{i % 32}/attn#"
-            for i in range(200)
-        ),
-        module=capture.string("XlaModule:#hlo_module=jit_train_step,program_id=7#"),
-        launch=capture.string("cuLaunchKernelEx"),
-        copy=capture.string("cuMemcpyDtoHAsync_v2"),
-        memset=capture.string("cuMemsetD32Async"),
-        graph=capture.string("cudaGraphLaunch_v10000"),
-        record=capture.string("cuEventRecord"),
-        wait=capture.string("cuStreamWaitEvent"),
-        other=capture.string("cuKernelGetAttribute"),
-    )
 
 
 @dataclass
