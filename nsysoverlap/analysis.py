@@ -54,9 +54,9 @@ def analyze(
 
     `steps` is auto, none, guess or a regular expression for the NVTX text that marks a step; the
     first `skip_steps` are left out. `window`, `(start_ns, end_ns)` with None for an open side,
-    measures a part of the trace's time instead. `rules`
-    replace the built-in ones, `links` the table of link peaks. Raises `TraceFileError` for a file
-    that cannot be read, `UsageError` for steps or a window that the trace does not have.
+    measures a part of the trace's time instead. `rules` replace the built-in ones, `links` the
+    table of link peaks. Raises `TraceFileError` for a file that cannot be read, `UsageError` for
+    steps or a window that the trace does not have.
     """
     options = Options(
         _as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
@@ -72,6 +72,7 @@ class TraceCases:
 
     classified: Classified
     plan: StepPlan
+    launches: Launches
     cases: tuple[DeviceCase, ...]
 
 
@@ -107,7 +108,7 @@ def trace_cases(trace: Trace, options: Options) -> TraceCases:
     cases = tuple(
         device_case(classified, launches, device, plan, options.window) for device in trace.devices
     )
-    return TraceCases(classified, plan, cases)
+    return TraceCases(classified, plan, launches, cases)
 
 
 def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> OverlapReport:

@@ -72,6 +72,10 @@ class Rate:
     p90: float | None = None
 
 
+MAX_SPREAD = 1.15
+"""Largest ratio of durations at which launches of one name and shape may be the same work."""
+
+
 @dataclass(frozen=True)
 class Slowdown:
     """What running beside transfers did to the launches of one role (compute or comm).
@@ -92,6 +96,11 @@ class Slowdown:
     ratio: float | None = None
     p10_ratio: float | None = None
     p90_ratio: float | None = None
+
+    @property
+    def is_other_work(self) -> bool:
+        """Whether launches beside transfers seem so much faster that they did something else."""
+        return self.ratio is not None and self.ratio * MAX_SPREAD < 1
 
     @property
     def compared_share(self) -> float | None:

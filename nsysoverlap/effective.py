@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .arrays import BoolArray, Int64Array
 from .case import DeviceCase
+from .details import MAX_SPREAD
 from .report import Effective, Rate, Slowdown
 from .rules import Role
 from .trace import Kernels
@@ -23,8 +24,6 @@ from .trace import Kernels
 MIN_RATE_BYTES = 1 << 20
 """Smaller copies show latency rather than the link."""
 MIN_LAUNCHES = 3
-MAX_SPREAD = 1.15
-"""Largest p90 / p10 of durations at which launches of one name and shape are the same work."""
 
 FloatArray = NDArray[np.float64]
 

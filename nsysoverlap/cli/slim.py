@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..analysis import Options
     from ..blocks import Block
     from ..slim import Sensitive, Slimmed
-    from ..slim.making import Spans
+    from ..slim.selection import Spans
 
 
 _SAME_EVERYWHERE = "ENUM_"

@@ -68,7 +68,9 @@ def subject(trace: Trace | str | Path, options: Options) -> Subject:
     # Steps are no choice beside a window: of them only the borders are drawn.
     whole = options if options.whole else replace(options, steps=StepSpec("none"))
     found = trace_cases(trace, whole)
-    borders = found.plan if options.whole else plan_steps(found.classified, options.steps)
+    borders = found.plan
+    if not options.whole:
+        borders = plan_steps(found.classified, options.steps, found.launches)
     return Subject(trace, found.cases, borders, options)
 
 

@@ -116,8 +116,6 @@ def _one_rate(rate: Rate, how: str) -> str:
 
 _NOTICEABLE = 0.01
 """A smaller change of duration says nothing: clocks alone move that much."""
-_SAME_WORK = 1.15
-"""How far durations of one kind of launch may lie apart, as in the comparison itself."""
 
 
 def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
@@ -129,11 +127,11 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
             f"Not comparable: nothing in {beside} beside transfers ran often and evenly enough, "
             "with the same name and shape, both there and alone."
         )
-    if slowdown.ratio * _SAME_WORK < 1:
+    if slowdown.is_other_work:
         return (
-            "Not comparable: launches beside transfers "
-            f"took {slowdown.ratio:.2f}x as long as those "
-            "of the same name and shape alone, so they did other work; transfers speed nothing up."
+            f"Not comparable: launches beside transfers took {slowdown.ratio:.2f}x as long as "
+            "those of the same name and shape alone, so they did other work; transfers speed "
+            "nothing up."
         )
     change = slowdown.ratio - 1
     if abs(change) < _NOTICEABLE:

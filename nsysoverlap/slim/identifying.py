@@ -34,6 +34,7 @@ _KNOWN = {
 }
 _ENUMS = re.compile(r"^ENUM_")
 _NUMBERS = re.compile(r"INT|REAL|FLOA|DOUB", re.IGNORECASE)
+# Narrower than what `privacy` hides, for which scopes such as jit(f)/jvp()/dot are paths too.
 # Nothing begins inside a word: trying that would take forever where words are long.
 REVEALING = re.compile(
     r"""

@@ -16,9 +16,10 @@ from ..errors import NsysOverlapError, TraceFileError, UsageError
 from ..output import check_target
 from ..reader import read_trace
 from ..reader.database import check_file, translated_errors
+from ..trace import Trace
 from ..window import Window
 from .copying import TableChange, write_copy
-from .selection import Selection
+from .selection import Selection, Spans
 
 _MARGINS = (0.0, 1 / 16, 1 / 4, 1.0, 4.0)
 """How many lengths of the window are kept on either side too, until the report is the same."""
@@ -36,9 +37,6 @@ _OF_THE_WHOLE = frozenset(
     )
 )
 """Health entries that count rows of the whole trace even where a window is measured."""
-
-
-Spans = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,22 @@ def slim_trace(
     check_file(source)
     check_target(target, [source])
     _refuse_existing(target)
-    expected = _numbers(source, options, source.name, threads)
-    for selection in _selections(source, options.window, without):
+    trace = read_trace(source, threads=threads)
+    expected, extent = _numbers(trace, options, source.name, threads), trace.extent_ns
+    del trace
+    for selection in _selections(extent or (0, 0), options.window, without):
         with _unfinished(target) as path:
             with _writing(source, target):
                 changes = write_copy(source, path, selection)
-            if _numbers(path, options, source.name, threads) != expected:
+            copy = read_trace(path, threads=threads)
+            if _numbers(copy, options, source.name, threads) != expected:
                 continue
             _publish(path, target)
             sizes = target.stat().st_size, source.stat().st_size
-            return Slimmed(tuple(changes), options, *sizes, bool(without) > bool(selection.without))
-    if _numbers(source, options, source.name, threads) != expected:
+            marks_kept = bool(without) and not selection.without
+            return Slimmed(tuple(changes), options, *sizes, marks_kept)
+    again = read_trace(source, threads=threads)
+    if _numbers(again, options, source.name, threads) != expected:
         raise TraceFileError(
             f"{source.name}: the file changed while it was read.",
             "Wait until nsys has finished writing it, then try again.",
@@ -93,11 +96,9 @@ def slim_trace(
     )
 
 
-def _selections(source: Path, window: Window, without: Spans) -> Iterator[Selection]:
+def _selections(extent: tuple[int, int], window: Window, without: Spans) -> Iterator[Selection]:
     """What to keep, narrowest first; where neighbours of the window decide numbers, more."""
     if window != Window():
-        trace = read_trace(source, ranges=False)
-        extent = trace.extent_ns or (0, 0)
         low, high = max(window.low, extent[0]), min(window.high, extent[1])
         for margin in _MARGINS:
             reach = int(margin * (high - low))
@@ -108,9 +109,8 @@ def _selections(source: Path, window: Window, without: Spans) -> Iterator[Select
     yield Selection()
 
 
-def _numbers(path: Path, options: Options, name: str, threads: int) -> dict[str, Any]:
-    """The report of an export as a dictionary, without what may differ in a part of the trace."""
-    trace = read_trace(path, threads=threads)
+def _numbers(trace: Trace, options: Options, name: str, threads: int) -> dict[str, Any]:
+    """The report of a trace as a dictionary, without what may differ in a part of it."""
     trace = replace(trace, info=replace(trace.info, file_name=name))
     report = analyze_trace(trace, options, threads=threads).to_dict()
     del report["generator"]

@@ -17,6 +17,8 @@ from ..schema import FoundTable, Schema
 
 Condition = Callable[[FoundTable], str]
 """SQL that picks rows of a table of the source; '' for all of them."""
+Spans = tuple[tuple[int, int], ...]
+"""Start and end of each, in ns."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Selection:
     """
 
     window: tuple[int, int] | None = None
-    without: tuple[tuple[int, int], ...] = ()
+    without: Spans = ()
 
     def activity(self, table: FoundTable) -> str:
         """Condition for GPU rows."""
