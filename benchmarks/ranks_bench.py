@@ -21,6 +21,8 @@ from typing import Any
 
 from tests.gatekit import large_trace
 
+from .run import user_environment
+
 MIB = 1 << 20
 
 
@@ -89,7 +91,11 @@ def main() -> None:
 def _in_new_process(folder: Path, jobs: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.ranks_bench", "--folder", str(folder)]
     done = subprocess.run(
-        [*command, "--jobs", str(jobs)], check=True, capture_output=True, text=True
+        [*command, "--jobs", str(jobs)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=user_environment(),
     )
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -82,12 +82,15 @@ def programs(path: Path, bound: Path, nsys: str | None) -> dict[str, list[str]]:
     return found
 
 
+def user_environment() -> dict[str, str]:
+    """Environment for what is measured: compiled modules are what users have."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def measure(command: Sequence[str]) -> Usage:
     """Run a command to its end. Raises `RuntimeError` where it fails."""
-    # Compiled modules are what users have.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=user_environment())
     _, status, usage = os.wait4(process.pid, 0)
     wall_s = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
