@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from nsysoverlap.errors import NsysOverlapError
+from nsysoverlap.interrupts import Terminated, raise_on_sigterm
 from nsysoverlap.output import write_atomically
 
 from . import nsys
@@ -28,6 +29,7 @@ from .tables import batch_table, markdown, write_results
 
 BATCH_ARMS = ("keep", "remat", "save", "offload")
 REFUSED, FAILED, VOID = 2, 1, 3
+INTERRUPTED, TERMINATED = 130, 143
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 RUN_OPTIONS = (
@@ -95,7 +97,20 @@ def _with_run_options(command: Command) -> Command:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Driver(click.Group):
+    """The command group; a driver that is stopped takes its arm along and says so by its status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except Terminated:
+            ctx.exit(TERMINATED)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Driver, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Run the host-offload experiment, record it with nsys and report it."""
 
@@ -276,6 +291,7 @@ def _say(text: str) -> None:
 
 def main() -> None:
     """Run the command line; errors become one line and an exit status."""
+    raise_on_sigterm()
     try:
         cli(prog_name="python -m capture", standalone_mode=True)
     except NsysOverlapError as error:

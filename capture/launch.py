@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nsysoverlap.interrupts import interrupts_held
+
 from . import nsys
 from .errors import RefusedError
 from .options import check_environment
@@ -109,21 +111,23 @@ def run_logged(
 ) -> int | None:
     """The exit status of a command whose output goes to a file; None when its time ran out."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = None
         try:
+            with interrupts_held():
+                process = subprocess.Popen(
+                    command,
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
         finally:
             # nsys and the program under it form one group, which must not hold on to the GPU.
-            if process.poll() is None:
+            if process is not None and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from nsysoverlap.errors import ExportError
+from nsysoverlap.interrupts import interrupts_held
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
@@ -103,9 +104,12 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
         if not _is_complete(export):
             folder.mkdir(parents=True, exist_ok=True)
             # A folder of its own also takes along the journal SQLite may leave beside its file.
-            with tempfile.TemporaryDirectory(
-                prefix=".export-", dir=folder, ignore_cleanup_errors=True
-            ) as scratch:
+            with interrupts_held():
+                # From here on Python removes it, whatever happens.
+                made = tempfile.TemporaryDirectory(
+                    prefix=".export-", dir=folder, ignore_cleanup_errors=True
+                )
+            with made as scratch:
                 fresh = Path(scratch, "export.sqlite")
                 _run_export(nsys, version, report, written_by, fresh)
                 # Exports hold the environment of the profiled process: for the owner only.

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .errors import NsysOverlapError, UsageError
+from .interrupts import interrupts_held
 
 _HINTS = {
     errno.ENOENT: "Create the folder first.",
@@ -63,14 +64,17 @@ def _replace(target: Path, pieces: Iterable[bytes]) -> None:
         # Renaming over a write-protected file would work, and is not what its owner wants.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    descriptor, name = tempfile.mkstemp(prefix=".nsysoverlap-", dir=target.parent)
+    name = None
     try:
+        with interrupts_held():
+            descriptor, name = tempfile.mkstemp(prefix=".nsysoverlap-", dir=target.parent)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(pieces)
             os.fchmod(file.fileno(), mode)
         os.replace(name, target)
     except BaseException:
-        os.unlink(name)
+        if name is not None:
+            os.unlink(name)
         raise
 
 

@@ -223,9 +223,10 @@ def test_debug_variable_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> 
     assert "ZeroDivisionError" in result.stderr
 
 
-def test_interrupt(tmp_path: Path) -> None:
-    """A reader that never ends, and Ctrl-C."""
-    code = (
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """A reader that never ends, and Ctrl-C, or a scheduler that ends the job."""
+    program = (
         "import sys, time; from nsysoverlap.ranks import many as ranks; "
         "from nsysoverlap.cli import main\n"
         "ranks.analyze_many = lambda *_, **__: (print('busy', file=sys.stderr, flush=True), "
@@ -233,15 +234,15 @@ def test_interrupt(tmp_path: Path) -> None:
         "main()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "report", TRACE, "-o", str(tmp_path / "out")],
+        [sys.executable, "-c", program, "report", TRACE, "-o", str(tmp_path / "out")],
         cwd=REPO,
         stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
     assert process.stderr.readline() == b"busy\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert stderr == b""
     assert os.listdir(tmp_path) == []
 

@@ -140,7 +140,10 @@ def test_killed_while_writing(command: str, tmp_path: Path) -> None:
     assert out.read_text() == "old"
 
 
-def test_interrupted_while_copying(tmp_path: Path, large: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_copying(
+    tmp_path: Path, large: Path, number: signal.Signals, code: int
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "nsysoverlap", "slim", str(large), str(tmp_path / "out.sqlite")],
         stderr=subprocess.PIPE,
@@ -151,9 +154,9 @@ def test_interrupted_while_copying(tmp_path: Path, large: Path) -> None:
     until = time.monotonic() + 60
     while not os.listdir(tmp_path) and time.monotonic() < until:
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, messages = process.communicate(timeout=60)
-    assert process.returncode == 130, messages
+    assert process.returncode == code, messages
     assert "Traceback" not in messages
     assert os.listdir(tmp_path) == []
 

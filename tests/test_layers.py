@@ -19,8 +19,8 @@ PACKAGE = Path(nsysoverlap.__file__).parent
 
 # Words and numbers that know nothing of traces.
 BASICS = (
-    *("_version", "errors", "arrays", "units", "measures", "intervals", "output", "labels"),
-    *("patterns", "palette", "threads"),
+    *("_version", "errors", "arrays", "units", "measures", "intervals", "interrupts"),
+    *("output", "labels", "patterns", "palette", "threads"),
 )
 # What is read, the roles in it, and what comes out.
 MODEL = (

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..interrupts import raise_on_sigterm
 from .compare import compare
 from .exits import ExitCode, errors_as_exits
 from .export import export
@@ -32,6 +33,7 @@ class Commands(Plain, click.Group):
         """As click's, but an error that cannot be printed or an interrupt never ends with 1."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
+        raise_on_sigterm()
         try:
             code = super().main(args, standalone_mode=False, **extra)
         except click.ClickException as error:

@@ -14,6 +14,7 @@ from typing import IO, Any
 import click
 
 from ..errors import NsysOverlapError
+from ..interrupts import Terminated
 from ..units import clean_text
 
 DEBUG_VARIABLE = "NSYSOVERLAP_DEBUG"
@@ -27,6 +28,7 @@ class ExitCode(IntEnum):
     UNUSABLE = 2
     INCONCLUSIVE = 3
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class Failure(click.ClickException):
@@ -65,6 +67,8 @@ def errors_as_exits() -> Iterator[None]:
         raise Failure(one_line(error)) from error
     except OSError as error:
         raise Failure(_os_error(error)) from error
+    except Terminated:
+        raise click.exceptions.Exit(ExitCode.TERMINATED) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
     except MemoryError as error:

@@ -29,7 +29,7 @@ def run_pool(
     left = dict.fromkeys(range(len(paths)))
     try:
         with _pool(jobs) as pool:
-            with _interrupts_held():
+            with _signals_blocked():
                 tasks = {pool.submit(work, paths[i], options, names[i], 1): i for i in left}
             for i, outcome in _results(tasks):
                 del left[i]
@@ -53,7 +53,7 @@ def _one_by_one(
             with _pool(1) as pool:
                 while left:
                     i = left[0]
-                    with _interrupts_held():
+                    with _signals_blocked():
                         task = pool.submit(work, paths[i], options, names[i], 1)
                     outcome = task.result()
                     del left[0]
@@ -80,19 +80,19 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     except BaseException:
         for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
+            child.kill()  # SIGTERM is held back there.
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the block is left; processes started inside never see one.
+def _signals_blocked() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block is left; processes started inside see neither.
 
-    It reaches the whole process group, and the parent alone must answer it.
+    They may reach the whole process group, and the parent alone must answer them.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..analysis import Options, analyze_trace
 from ..errors import NsysOverlapError, TraceFileError, UsageError
+from ..interrupts import interrupts_held
 from ..output import check_target
 from ..reader import read_trace
 from ..reader.database import check_file, translated_errors
@@ -131,17 +132,24 @@ def _refuse_existing(target: Path) -> None:
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
     """An empty file beside the target that is gone afterwards unless it was renamed."""
+    name = None
+    try:
+        with interrupts_held():
+            name = _temporary(target)
+        yield Path(name)
+    finally:
+        for leftover in (name, f"{name}-journal") if name else ():
+            if os.path.lexists(leftover):
+                os.unlink(leftover)
+
+
+def _temporary(target: Path) -> str:
     try:
         descriptor, name = tempfile.mkstemp(prefix=".nsysoverlap-", dir=target.parent)
     except OSError as error:
         raise _not_writable(target, error.strerror or str(error)) from error
     os.close(descriptor)
-    try:
-        yield Path(name)
-    finally:
-        for leftover in (name, f"{name}-journal"):
-            if os.path.lexists(leftover):
-                os.unlink(leftover)
+    return name
 
 
 @contextmanager

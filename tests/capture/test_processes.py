@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,43 @@ def test_the_worst_rank_decides(tmp_path: Path) -> None:
     assert is_done(tmp_path)
     write_outcome(tmp_path, "timeout", rank=2)
     assert not is_done(tmp_path)
+
+
+def workers(folder: Path) -> list[int]:
+    """Processes that train for an arm in `folder`."""
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = cmdline.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"capture.worker" in arguments and any(
+            word.startswith(os.fsencode(folder)) for word in arguments
+        ):
+            found.append(int(cmdline.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_driver_leaves_no_arm_on_the_gpu(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    config = write_toml(tiny(), tmp_path / "toy.toml")
+    command = [sys.executable, "-m", "capture", "run", "--config", str(config), "--arm", "keep"]
+    driver = subprocess.Popen(
+        [*command, "--no-trace", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not workers(tmp_path):
+        assert time.monotonic() < end, "the arm never began"
+        time.sleep(0.01)
+    driver.send_signal(number)
+    said = driver.communicate(timeout=60)
+    assert driver.returncode == code, said
+    assert "Traceback" not in said[1]
+    assert workers(tmp_path) == []
