@@ -1,7 +1,8 @@
-"""Shared by all tests: a fixed terminal width, and golden files."""
+"""Shared by all tests: a fixed terminal width, signals as at a terminal, and golden files."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,10 @@ HERE = Path(__file__).parent
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell ignores Ctrl-C for what it starts in the background, and tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
