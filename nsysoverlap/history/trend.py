@@ -102,7 +102,7 @@ def matching_runs(
     runs = tuple(alike[-last:])
     shown = "".join(f", {key}={value}" for key, value in labels.items())
     return RunHistory(
-        name=f"{len(runs)} runs of {path.name}",
+        name=f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of {path.name}",
         runs=runs,
         operations=read_operations(path, runs[-1].run_id, told) if runs else (),
         wanted=f"{len(report.devices)} x {gpus}, over the {report.basis.kind}{shown}",
