@@ -15,7 +15,7 @@ help:
 	@echo "make golden  write the expected reports anew; read the diff before you commit it"
 	@echo "make docs    write the generated parts of the documentation anew"
 	@echo "make bench   time reading and reporting against a plain C reader; needs gcc, libsqlite3-dev"
-	@echo "make fuzz    damage traces at random for ten minutes"
+	@echo "make fuzz    try random examples of every property, then damage traces for ten minutes"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,7 @@ bench: $(VENV)/.developing
 	$(BIN)/python -m benchmarks.run
 
 fuzz: $(VENV)/.developing
+	$(BIN)/python -m pytest -q --hypothesis-profile=search $$(grep -l '@given' -r tests --include='*.py')
 	$(BIN)/python -m tests.fuzz
 
 clean:
