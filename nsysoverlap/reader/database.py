@@ -155,3 +155,13 @@ def _one_line(text: str) -> str:
 def _columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
     rows = connection.execute(f"PRAGMA table_info({quote_identifier(table)})")
     return tuple(row[1] for row in rows)
+
+
+def check_sound(path: Path) -> None:
+    """Let SQLite look over the whole file; raises `TraceFileError` where it finds damage."""
+    with open_database(path) as connection:
+        (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if said != "ok":
+            raise TraceFileError(
+                f"{path.name}: the database is damaged ({_one_line(said)}).", _AGAIN_HINT
+            )

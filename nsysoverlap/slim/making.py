@@ -16,7 +16,7 @@ from ..errors import NsysOverlapError, TraceFileError, UsageError
 from ..interrupts import interrupts_held
 from ..output import check_target
 from ..reader import read_trace
-from ..reader.database import check_file, translated_errors
+from ..reader.database import check_file, check_sound, translated_errors
 from ..trace import Trace
 from ..window import Window
 from .copying import TableChange, write_copy
@@ -85,16 +85,23 @@ def slim_trace(
             sizes = target.stat().st_size, source.stat().st_size
             marks_kept = bool(without) and not selection.without
             return Slimmed(tuple(changes), options, *sizes, marks_kept)
+    _blame_source(source, options, threads, expected)
+    raise NsysOverlapError(
+        f"{target.name}: not written, because the copy would not give the report of {source.name}.",
+        "This is a bug in nsysoverlap: please report it.",
+    )
+
+
+def _blame_source(source: Path, options: Options, threads: int, expected: dict[str, Any]) -> None:
+    """Raise `TraceFileError` where the source is why no copy gives its report."""
     again = read_trace(source, threads=threads)
     if _numbers(again, options, source.name, threads) != expected:
         raise TraceFileError(
             f"{source.name}: the file changed while it was read.",
             "Wait until nsys has finished writing it, then try again.",
         )
-    raise NsysOverlapError(
-        f"{target.name}: not written, because the copy would not give the report of {source.name}.",
-        "This is a bug in nsysoverlap: please report it.",
-    )
+    # Rows out of order, say: found when all are read, and not when they are looked up.
+    check_sound(source)
 
 
 def _selections(extent: tuple[int, int], window: Window, without: Spans) -> Iterator[Selection]:

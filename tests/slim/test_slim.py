@@ -235,6 +235,23 @@ def test_an_unreadable_source(tmp_path: Path) -> None:
         slim_trace(h200("micro_hidden"), tmp_path / "no" / "out.sqlite", Options())
 
 
+def test_rows_that_are_read_but_not_found(tmp_path: Path) -> None:
+    """Damage that no single read meets: the row of a name comes after those with larger ids."""
+    source = everything().write(tmp_path / "t.sqlite")
+    ((name_id, name),) = query(source, "SELECT * FROM StringIds WHERE value LIKE '_Z%AllReduce%'")
+    content = bytearray(source.read_bytes())
+    at = content.index(str(name).encode()) - 4
+    # Its id, and three bytes that say what follows.
+    assert content[at] == name_id
+    content[at] = 0
+    source.write_bytes(content)
+    read_trace(source)
+    with pytest.raises(TraceFileError, match="damaged .*out of order") as error:
+        slim_trace(source, tmp_path / "slim.sqlite", Options())
+    assert "bug" not in str(error.value)
+    assert os.listdir(tmp_path) == ["t.sqlite"]
+
+
 def test_what_could_identify_someone(tmp_path: Path) -> None:
     source = secretive(tmp_path / "in.sqlite")
     found = {(s.table, s.column): s for s in find_sensitive(source)}
