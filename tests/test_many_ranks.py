@@ -390,6 +390,31 @@ def test_a_trace_that_costs_every_worker_is_an_error(tmp_path: Path) -> None:
     assert all(isinstance(outcome, OverlapReport) for outcome in found.values())
 
 
+def die_as_often_as_dask_bears(
+    path: Path, options: Options, name: str, threads: int
+) -> OverlapReport | NsysOverlapError:
+    """As `try_file`, but for rank 1 four workers are lost, as a neighbour could cost them."""
+    if name == "rank1.sqlite":
+        with path.with_name("lives").open("a") as lives:
+            lives.write("x")
+        if path.with_name("lives").stat().st_size <= 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return try_file(path, options, name, threads)
+
+
+@DASK
+def test_what_dask_gives_up_is_read_alone(tmp_path: Path) -> None:
+    from nsysoverlap.ranks.cluster import run_cluster
+
+    work, paths = die_as_often_as_dask_bears, ranks(tmp_path, 2)
+    names = [path.name for path in paths]
+    with cluster(2) as dask:
+        found = dict(run_cluster(work, paths, names, Options(), dask.scheduler_address))
+    assert (tmp_path / "lives").read_text() == "xxxxx"
+    assert sorted(found) == [0, 1]
+    assert all(isinstance(outcome, OverlapReport) for outcome in found.values())
+
+
 @DASK
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1:9", "nowhere", "x://y:1"])
 def test_a_scheduler_that_cannot_be_reached(tmp_path: Path, address: str) -> None:

@@ -29,28 +29,42 @@ def run_cluster(
 ) -> Iterator[tuple[int, Outcome]]:
     """`work` on each path by a worker of the scheduler at `address`; (index, outcome) as they come.
 
-    The work of a lost worker is done again by another. Raises `UsageError` where Dask is not
-    installed or the scheduler cannot be reached.
+    The work of a lost worker is done again by another. Dask gives up what lay on several lost
+    workers, whichever trace cost them: those are done once more, one by one. Raises `UsageError`
+    where Dask is not installed or the scheduler cannot be reached.
     """
     with _client(address) as client:
         from distributed import as_completed
 
-        tasks = {
-            client.submit(work, path.absolute(), options, name, 1, pure=False): i
-            for i, (path, name) in enumerate(zip(paths, names, strict=True))
-        }
+        tasks: dict[Any, int] = {}
+
+        def submit(i: int) -> Any:
+            task = client.submit(work, paths[i].absolute(), options, names[i], 1, pure=False)
+            tasks[task] = i
+            return task
+
+        given_up = []
         with client.as_current():
-            finished = as_completed(list(tasks))
+            finished = as_completed([submit(i) for i in range(len(paths))])
         try:
             for future in finished:
                 i = tasks.pop(future)
-                yield i, _outcome(future, names[i])
+                outcome = _outcome(future)
+                if outcome is None:
+                    given_up.append(i)
+                else:
+                    yield i, outcome
+            for i in given_up:
+                future = submit(i)
+                yield i, _outcome(future) or _lost(names[i])
+                del tasks[future]
         finally:
             # After Ctrl-C the cluster must not go on with what nobody waits for.
             client.cancel(list(tasks))
 
 
-def _outcome(future: Any, name: str) -> Outcome:
+def _outcome(future: Any) -> Outcome | None:
+    """What came of a task once it is done; None where Dask gave it up for its lost workers."""
     from distributed import KilledWorker
 
     error = future.exception()
@@ -58,16 +72,20 @@ def _outcome(future: Any, name: str) -> Outcome:
         outcome: Outcome = future.result()
         return outcome
     if isinstance(error, KilledWorker):
-        return TraceFileError(
-            f"{name}: every Dask worker that read it was lost.",
-            "It may need more memory than a worker has.",
-        )
+        return None
     if isinstance(error, ImportError):
         raise UsageError(
             f"The Dask workers cannot run nsysoverlap ({error}).",
             "Install the same version of it in their environment.",
         )
     raise error
+
+
+def _lost(name: str) -> TraceFileError:
+    return TraceFileError(
+        f"{name}: every Dask worker that read it was lost.",
+        "It may need more memory than a worker has.",
+    )
 
 
 async def _greet(address: str) -> None:

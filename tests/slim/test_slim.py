@@ -246,7 +246,7 @@ def test_rows_that_are_read_but_not_found(tmp_path: Path) -> None:
     content[at] = 0
     source.write_bytes(content)
     read_trace(source)
-    with pytest.raises(TraceFileError, match="damaged .*out of order") as error:
+    with pytest.raises(TraceFileError, match=r"damaged .*out of order") as error:
         slim_trace(source, tmp_path / "slim.sqlite", Options())
     assert "bug" not in str(error.value)
     assert os.listdir(tmp_path) == ["t.sqlite"]
