@@ -12,6 +12,7 @@ import pytest
 from nsysoverlap import Window, analyze
 from nsysoverlap.report import HealthEntry, OpaqueBounds, OverlapReport
 
+from .casekit import Scene
 from .tracebuilder import CopyKind, TraceBuilder, draw
 from .traces import h200, h200_names
 
@@ -253,6 +254,22 @@ def test_a_copy_that_only_reaches_into_the_window_is_still_a_copy(tmp_path: Path
     found = opaque_report(tmp_path, FEW_OPAQUE, Window(3_000, 100_000))
     assert found.total("d2h").n == 0
     assert [(e.code, e.severity) for e in found.health] == [("graph-opaque", "warning")]
+
+
+def test_graphs_of_a_device_without_steps_are_not_in_the_numbers(tmp_path: Path) -> None:
+    scene = Scene()
+    for at in (1_000, 3_000, 5_000):
+        scene.label(f"step {at}", at, at + 900)
+        scene.run("h2d", 20, at + 10, at + 100, at + 300)
+        scene.run("compute", 7, at + 20, at + 200, at + 800)
+    scene.builder.graph(2_000, 5_500, stream=9, device=1)
+    path = scene.builder.write(tmp_path / "t.sqlite")
+    found = analyze(path)
+    assert found.basis.kind == "steps"
+    assert [device.window_ns for device in found.devices] == [(1_100, 5_800), (2_000, 2_000)]
+    assert found.conclusive
+    assert "graph-opaque" not in codes(found.health)
+    assert "graph-opaque" in codes(analyze(path, steps="none").health)
 
 
 def test_opaque_time_of_several_devices_is_summed(tmp_path: Path) -> None:

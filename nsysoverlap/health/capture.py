@@ -65,22 +65,23 @@ def opaque_graphs(case: Case) -> Iterator[HealthEntry]:
     trace, window = case.classified.trace, case.window
     inside = touches(trace.graphs, window) & (trace.graphs.end_ns > trace.graphs.start_ns)
     on_device = trace.stream_device[trace.graphs.stream]
-    opaque_ns, alone_ns, busy_ns, unusable = 0, 0, 0, False
+    n, opaque_ns, alone_ns, busy_ns, unusable = 0, 0, 0, 0, False
     for device, copies in zip(trace.devices, case.copies_by_device.tolist(), strict=True):
         mine = inside & (on_device == device.index)
-        if not mine.any():
+        budget = case.devices[device.index].time_budget
+        busy = budget.total_ns - budget.idle_ns
+        # Where nothing ran in the steps of a device, its launches lie beside them.
+        if not (busy and mine.any()):
             continue
+        n += int(mine.sum())
         # Graph launches beside recorded work count too; the budget knows only those alone.
         spans = IntervalSet.from_spans(trace.graphs.start_ns[mine], trace.graphs.end_ns[mine])
         opaque_ns += spans.clip(window.low, window.high).length
-        budget = case.devices[device.index].time_budget
-        busy = budget.total_ns - budget.idle_ns
         alone_ns, busy_ns = alone_ns + budget.opaque_ns, busy_ns + busy
         # One device that cannot be judged spoils the totals, as one rank among several does.
         unusable |= not copies or budget.opaque_ns >= _MOSTLY_OPAQUE * busy
     if not opaque_ns:
         return
-    n = int(inside.sum())
     tail = "copies in them cannot be seen" if unusable else "see the bounds of the hidden share"
     yield HealthEntry(
         "graph-opaque",

@@ -78,8 +78,8 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
     for spec in schema.ACTIVITY_TABLES:
         copy.events(spec, selection.activity)
     host = selection.host(copy.db, found)
-    ids = ", ".join(map(str, interesting_calls(original, found))) or "NULL"
-    copy.events(schema.RUNTIME, lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({ids})", host)
+    calls = ", ".join(map(str, interesting_calls(original, found))) or "NULL"
+    copy.events(schema.RUNTIME, lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({calls})", host)
     kinds = f"{PUSH_POP}, {START_END}"
     copy.events(
         schema.NVTX,
@@ -92,7 +92,7 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
     copy.events(schema.OVERHEAD)
     for spec in (schema.GPU, schema.CUDA_DEVICE):
         copy.described(original, spec)
-    copy.strings()
+    copy.strings(calls)
     copy.values(found.find(schema.DIAGNOSTIC), diagnostics(original, found))
     copy.values(
         found.find(schema.META_CAPTURE),
@@ -183,8 +183,11 @@ class _Copy:
             ],
         )
 
-    def strings(self) -> None:
-        """The texts that a copied kernel, call or range refers to."""
+    def strings(self, calls: str) -> None:
+        """The texts that a copied kernel, call or range refers to, and the names of `calls`.
+
+        A name alone says that such calls can be expected, even where no row of one is left.
+        """
         table = self.found.find(schema.STRINGS)
         if table is None:
             return
@@ -206,7 +209,8 @@ class _Copy:
         self.db.execute(
             f"INSERT INTO main.{table.quoted} ({table.sql('id')}, {table.sql('value')}) "  # noqa: S608
             f"SELECT {number}, s.{table.sql('value')} FROM source.{table.quoted} AS s "
-            f"WHERE {number} IN ({' UNION '.join(used) or 'NULL'}) ORDER BY s.{table.rowid}"
+            f"WHERE {number} IN ({' UNION '.join(used) or 'NULL'}) OR {number} IN ({calls}) "
+            f"ORDER BY s.{table.rowid}"
         )
 
     def values(self, table: FoundTable | None, rows: Iterable[Row]) -> None:

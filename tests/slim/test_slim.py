@@ -19,6 +19,7 @@ from nsysoverlap.slim.copying import write_copy
 from nsysoverlap.steps import StepSpec
 
 from ..builder.query import columns, query, tables
+from ..casekit import Scene
 from ..readerkit import everything, execute, retype
 from ..traces import h200, h200_names
 
@@ -165,6 +166,21 @@ def test_nonsense_stays_nonsense(tmp_path: Path) -> None:
     found = report(tmp_path / "out.sqlite", Options())
     assert found == report(source, Options())
     assert "rows-unreadable" in {entry["code"] for entry in found["health"]}
+
+
+def test_names_of_calls_that_no_row_names(tmp_path: Path) -> None:
+    """Waits were asked for, by the names alone, and there is no table of them."""
+    scene = Scene()
+    scene.run("h2d", 20, 1, 10, 30)
+    scene.wait(7, 2, 1)
+    scene.run("compute", 7, 3, 30, 40)
+    source = scene.builder.write(tmp_path / "in.sqlite")
+    execute(source, "DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
+    execute(source, "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = -1")
+    slim_trace(source, tmp_path / "out.sqlite", Options())
+    found = report(tmp_path / "out.sqlite", Options())
+    assert found["totals"]["h2d"]["blocking_ns"] is None
+    assert found == report(source, Options())
 
 
 def test_an_existing_file_is_left_alone(tmp_path: Path) -> None:
