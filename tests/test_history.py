@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -253,11 +251,31 @@ def test_a_failed_insert_leaves_no_part_of_a_run(
 # Killed and crowded writers.
 
 RECORDER = """
-import json, os, sys
+import functools, json, os, signal, sqlite3, sys
 from nsysoverlap.cli import main
+from nsysoverlap.history import database
 import nsysoverlap.history.store, nsysoverlap.history.tables, nsysoverlap.ranks.many, sqlite_utils
 
-def store(db, traces):
+# However slow the machine: ten writers get their turn.
+database.PATIENCE_S = 600
+
+class Mortal(sqlite3.Connection):
+    left = None
+
+    def __init__(self, path, *args, **options):
+        super().__init__(path, *args, **options)
+        if Mortal.left is not None and path.endswith("mode=rwc"):
+            self.set_trace_callback(Mortal.count)
+
+    @staticmethod
+    def count(statement):
+        Mortal.left -= 1
+        if Mortal.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def store(db, traces, dies_at):
+    Mortal.left = dies_at
+    sqlite3.connect = functools.partial(sqlite3.connect, factory=Mortal)
     for trace in traces:
         try:
             main(["record", trace, "--db", db, "--label", "t=" + trace], standalone_mode=False)
@@ -272,7 +290,6 @@ def say(text):
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        say(str(os.getpid()))
         store(*json.loads(line))
         os._exit(0)
     say("ended " + str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
@@ -292,14 +309,12 @@ class Recorder:
             text=True,
         )
 
-    def start(self, db: Path, traces: list[Path]) -> int:
-        """Let a process record the traces; its id."""
+    def start(self, db: Path, traces: list[Path], dies_at: int | None = None) -> None:
+        """Let a process record the traces, and be killed at the SQL statement of that number."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        line = json.dumps([str(db), [str(trace) for trace in traces]])
+        line = json.dumps([str(db), [str(trace) for trace in traces], dies_at])
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
-        return int(self.process.stdout.readline())
 
     def wait(self) -> tuple[int, int]:
         """How many traces the process said to have stored, and its exit code."""
@@ -338,9 +353,8 @@ def test_killing_a_writer_leaves_whole_runs_only(tmp_path: Path) -> None:
         # A new file now and then: creating the tables must be safe to kill as well.
         if i % 10 == 0:
             db, before = tmp_path / f"runs{i}.db", 0
-        pid = recorder.start(db, traces[before:])
-        time.sleep(chance.uniform(0, 0.15))
-        os.kill(pid, signal.SIGKILL)
+        # The tables take about 110 statements, a run about 50.
+        recorder.start(db, traces[before : before + 5], dies_at=chance.randrange(1, 200))
         said, code = recorder.wait()
         assert code == -signal.SIGKILL
         if db.exists():
@@ -351,7 +365,7 @@ def test_killing_a_writer_leaves_whole_runs_only(tmp_path: Path) -> None:
             before = after
     recorder.close()
     assert before > 0
-    assert interrupted > 0, "no kill came while a run was being written"
+    assert interrupted > 10, "too few kills came while a run was being written"
 
 
 def test_ten_writers_at_once_lose_nothing(tmp_path: Path) -> None:
