@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 
 # A busy machine is no failure, and a commit that passed once passes again; `make fuzz` tries
 # other examples each time.
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("search", deadline=None, max_examples=1000)
+for name, more in (("same", {"derandomize": True}), ("search", {"max_examples": 1000})):
+    settings.register_profile(
+        name, deadline=None, suppress_health_check=[HealthCheck.too_slow], **more
+    )
 settings.load_profile("same")
 
 # A shell ignores Ctrl-C for what it starts in the background, and tests send it.
@@ -32,9 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output must not depend on the terminal the tests run in."""
+    """Output must not depend on the terminal, nor on the CI system, that the tests run in."""
     monkeypatch.setenv("COLUMNS", "80")
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    for name in (
+        *("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+        *("CI", "GITHUB_STEP_SUMMARY", "NSYSOVERLAP_DEBUG"),
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

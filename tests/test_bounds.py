@@ -160,7 +160,9 @@ SPANS = st.lists(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(spans=SPANS, window=st.none() | st.tuples(st.integers(0, 30), st.integers(1, 30)))
 def test_no_trace_hides_more_than_its_bound(

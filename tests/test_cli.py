@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import platform
@@ -393,25 +394,33 @@ def test_pipe_is_80_columns_wide() -> None:
         assert all(line == line.rstrip() for line in lines)
 
 
-def test_progress_waits_and_clears_up(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+class Screen(io.StringIO):
+    """A terminal that keeps what it was shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_waits_and_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(terminal, "_PATIENCE_S", 600)
     with terminal.progress("Reading"):
         pass
-    assert capsys.readouterr().err == ""
+    assert screen.getvalue() == ""
     monkeypatch.setattr(terminal, "_PATIENCE_S", 0.01)
     monkeypatch.setattr(terminal, "_FRAME_S", 0.01)
+    until = time.monotonic() + 60
     with terminal.progress("Reading"):
-        time.sleep(0.3)
-    shown = capsys.readouterr().err
+        while "/ Reading" not in screen.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+    shown = screen.getvalue()
     assert shown.startswith("\r| Reading\r/ Reading")
     assert shown.endswith("\r\x1b[K")
     monkeypatch.setenv("CI", "true")
     with terminal.progress("Reading"):
         time.sleep(0.1)
-    assert capsys.readouterr().err == ""
+    assert screen.getvalue() == shown
 
 
 # Several traces.

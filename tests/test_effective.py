@@ -342,7 +342,9 @@ SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 12)), min_size=1, 
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(kernels=KERNELS, transfers=SPANS, collectives=SPANS)
 def test_slowdown_equals_one_launch_at_a_time(

@@ -355,7 +355,9 @@ def drawn(values: dict[str, Any]) -> Scene:
 
 @given(values=scenes())
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_pieces_are_what_the_definition_says(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]

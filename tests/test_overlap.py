@@ -203,7 +203,7 @@ SPANS = st.lists(
 RELAXED = settings(
     max_examples=120,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 Spans = list[tuple[str, int, int, int]]
 

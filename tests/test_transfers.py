@@ -339,7 +339,9 @@ COPIES = st.lists(st.tuples(st.integers(1, 45), st.integers(0, 15)), min_size=1,
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(kernels=KERNELS, copies=COPIES, at_once=st.sampled_from([1, 3, 1 << 22]))
 def test_top_kernel_equals_the_brute_force_model(
