@@ -13,6 +13,9 @@ import pytest
 from ..traces import h200
 from .kit import QUICK_XLA, ROOT, build_cudart, install_nsys, tiny, write_toml
 
+# Whatever the shell sets for real runs is not for these.
+for _name in [name for name in os.environ if name.startswith(("JAX_", "XLA_", "SLURM_", "CUDA_"))]:
+    del os.environ[_name]
 # Both are read when the first device is asked for, which no test module does on import.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{QUICK_XLA} --xla_force_host_platform_device_count=2"
@@ -49,8 +52,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     root = tmp_path_factory.mktemp("recorded")
     library = build_cudart(root)
     (root / "libdw").mkdir()
+    (root / "home-of-ada").mkdir()
     environment = {
         **os.environ,
+        "HOME": str(root / "home-of-ada"),
         "XLA_FLAGS": QUICK_XLA,
         "NSYS": str(install_nsys(root)),
         "FAKE_EXPORT": str(h200("jax_fsdp2_events_lost")),
