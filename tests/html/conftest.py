@@ -22,6 +22,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE_MS = 180_000
+"""A busy machine takes its time."""
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +35,7 @@ def browser() -> Iterator[Browser]:
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=found, headless=True, args=list(ARGUMENTS)
+            executable_path=found, headless=True, args=list(ARGUMENTS), timeout=PATIENCE_MS
         )
         yield started
         started.close()

@@ -16,6 +16,7 @@ from nsysoverlap.reporters import render
 from ..hostile import HOSTILE_NAMES, hostile_trace
 from ..tracebuilder import TraceBuilder, build
 from ..traces import h200
+from .conftest import PATIENCE_MS
 from .pages import measured, page_of
 from .test_page import many_steps
 
@@ -35,6 +36,7 @@ class Watched:
             viewport={"width": 1200, "height": 900},
             color_scheme="dark" if theme == "dark" else "light",
         )
+        self.context.set_default_timeout(PATIENCE_MS)
         self.folder = folder
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -67,9 +69,14 @@ def unrolled() -> str:
     return page_of(h200("jax_unroll_lhs"))
 
 
+def drawn(page: Page) -> None:
+    """Wait until what was asked for so far is drawn; frames come in the order of asking."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
+
+
 def span(page: Page) -> tuple[int, int]:
     """What the timeline shows, in ns from its first activity."""
-    page.wait_for_timeout(60)
+    drawn(page)
     canvas = page.locator("#tl-canvas")
     values = [canvas.get_attribute(f"data-{name}") for name in ("from", "to")]
     start, end = (int(value) for value in values if value is not None)
@@ -307,7 +314,7 @@ def test_themes(browser: Browser, tmp_path: Path, unrolled: str, system: str) ->
     button = page.locator("#theme")
 
     def brightness() -> int:
-        page.wait_for_timeout(60)
+        drawn(page)
         canvas = color(page, 5, 80)
         ground = css_color(page, "body")
         assert canvas == ground
@@ -436,7 +443,7 @@ def test_slivers_look_no_more_exposed_than_they_are(
         length = 8_000_000 // copies
         builder.copy(i * length, (i + 1) * length, "h2d", 4096, stream=20)
     page = watched.open(page_of(builder.write(tmp_path / "a.sqlite")))
-    span(page)
+    drawn(page)
     assert hatched(page, FIRST_LANE + 2 * LANE_STEP) == pytest.approx(exposed / 20, abs=0.06)
 
 
