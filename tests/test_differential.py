@@ -26,7 +26,7 @@ from .builder.query import query, tables
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder
 from .traces import FIXTURES, h200, h200_names, public_traces
 
-NSYS = os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or shutil.which("nsys")
+NSYS = shutil.which(os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or "nsys")
 _ROLES = {
     Role.COMPUTE: "compute",
     Role.COMM: "comm",

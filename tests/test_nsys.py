@@ -488,7 +488,7 @@ def test_report_version(tmp_path: Path, content: bytes, version: str | None) -> 
 
 # The real nsys.
 
-REAL = os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or shutil.which("nsys")
+REAL = shutil.which(os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or "nsys")
 
 
 @pytest.fixture
