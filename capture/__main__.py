@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from .cli import main
+from nsysoverlap.interrupts import end_at_once
 
 if __name__ == "__main__":
+    end_at_once()
+    from .cli import main
+
     main()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from nsysoverlap.errors import NsysOverlapError
-from nsysoverlap.interrupts import Terminated, raise_on_sigterm
+from nsysoverlap.interrupts import interrupt_behind, interrupts_raised
 from nsysoverlap.output import write_atomically
 
 from . import nsys
@@ -29,7 +29,6 @@ from .tables import batch_table, markdown, write_results
 
 BATCH_ARMS = ("keep", "remat", "save", "offload")
 REFUSED, FAILED, VOID = 2, 1, 3
-INTERRUPTED, TERMINATED = 130, 143
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 RUN_OPTIONS = (
@@ -104,10 +103,12 @@ class Driver(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except Terminated:
-            ctx.exit(TERMINATED)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+        except BaseException as error:
+            number = interrupt_behind(error)
+            if number is None:
+                raise
+            # As a shell says it.
+            ctx.exit(128 + number)
 
 
 @click.group(cls=Driver, context_settings={"help_option_names": ["-h", "--help"]})
@@ -291,9 +292,9 @@ def _say(text: str) -> None:
 
 def main() -> None:
     """Run the command line; errors become one line and an exit status."""
-    raise_on_sigterm()
     try:
-        cli(prog_name="python -m capture", standalone_mode=True)
+        with interrupts_raised():
+            cli(prog_name="python -m capture", standalone_mode=True)
     except NsysOverlapError as error:
         click.echo(f"Error: {error.message}", err=True)
         if error.hint:

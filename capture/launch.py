@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.interrupts import interrupts_held
+from nsysoverlap.processes import run_group
 
 from . import nsys
 from .errors import RefusedError
@@ -111,25 +110,10 @@ def run_logged(
 ) -> int | None:
     """The exit status of a command whose output goes to a file; None when its time ran out."""
     with log.open("wb") as output:
-        process = None
         try:
-            with interrupts_held():
-                process = subprocess.Popen(
-                    command,
-                    env=dict(environment),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            return process.wait(timeout_s)
+            return run_group(command, environment, output, timeout_s).returncode
         except subprocess.TimeoutExpired:
             return None
-        finally:
-            # nsys and the program under it form one group, which must not hold on to the GPU.
-            if process is not None and process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
 
 
 def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s: float) -> Outcome:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def run_matrix(config: Config, arms: Sequence[Arm], plan: Plan, say: Say) -> lis
     prepare(config, plan)
     began = time.monotonic()
     done: list[float] = []
-    with ThreadPoolExecutor(1) as pool:
+    with _beside() as pool:
         pending: list[tuple[Arm, Future[None]]] = []
         for number, arm in enumerate(arms, 1):
             if is_done(plan.folder / arm.name):
@@ -75,6 +76,17 @@ def run_matrix(config: Config, arms: Sequence[Arm], plan: Plan, say: Say) -> lis
     rows = load_rows(plan.folder)
     write_results(plan.folder, rows)
     return rows
+
+
+@contextmanager
+def _beside() -> Iterator[ThreadPoolExecutor]:
+    """A thread; where the block is broken off, it ends what it has begun and begins no more."""
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _wait(pending: list[tuple[Arm, Future[None]]]) -> None:

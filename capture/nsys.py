@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nsysoverlap.nsys import find_nsys
+from nsysoverlap.processes import run_group
 
 from .errors import CaptureError, RefusedError
 
@@ -127,16 +128,7 @@ def _import(nsys: Path, stream: Path, libraries: Path | None) -> None:
 
 def _run(command: list[str], verb: str, environment: Mapping[str, str]) -> None:
     try:
-        done = subprocess.run(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=IMPORT_TIMEOUT_S,
-            check=False,
-        )
+        done = run_group(command, environment, timeout_s=IMPORT_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CaptureError(f"The {verb} could not be run: {error}.", "Run it by hand.") from None
     if done.returncode != 0:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nsysoverlap
+from nsysoverlap.output import write_atomically
 
 if TYPE_CHECKING:
     from nsysoverlap.report import OverlapReport
@@ -33,7 +34,7 @@ def measure_folder(folder: Path) -> OverlapReport:
 def analyze_folder(folder: Path) -> dict[str, Any]:
     """The report of an arm's folder as plain data, written to `overlap.json` as well."""
     values = measure_folder(folder).to_dict()
-    (folder / REPORT).write_text(json.dumps(values) + "\n", encoding="utf-8")
+    write_atomically(folder / REPORT, json.dumps(values) + "\n")
     return values
 
 

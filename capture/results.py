@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nsysoverlap.output import write_atomically
+
 from .arms import Arm, all_arms
 from .config import Config, TrainingConfig, config_from
 from .overlap import read_report
@@ -85,7 +87,7 @@ def write_outcome(folder: Path, status: str, reason: str = "", rank: int | None 
     """Leave how an arm, or one rank of several, ended."""
     text = json.dumps({"status": status, "reason": reason})
     name = "outcome.json" if rank is None else f"outcome.rank{rank}.json"
-    (folder / name).write_text(text + "\n", encoding="utf-8")
+    write_atomically(folder / name, text + "\n")
 
 
 def read_outcome(folder: Path) -> dict[str, str]:

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nsysoverlap.output import write_atomically
+
 from .errors import RefusedError, is_out_of_memory
 from .options import recorded_environment
 from .spec import Spec, ranked, read_spec
@@ -61,7 +63,7 @@ def write_manifest(spec: Spec, manifest: dict[str, Any]) -> None:
 
     complete = {**header(spec), **manifest, "environment": recorded_environment(os.environ)}
     path = Path(spec.folder, ranked("manifest.json", spec.rank, spec.processes))
-    path.write_text(json.dumps(complete, indent=1) + "\n", encoding="utf-8")
+    write_atomically(path, json.dumps(complete, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,48 +1,99 @@
-"""SIGTERM as a kind of Ctrl-C, so that what cleans up on one does so on the other."""
+"""Ctrl-C, SIGTERM and SIGHUP as one kind of exception: what cleans up on one does so on all."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, as a scheduler or a CI runner sends it."""
+    """SIGTERM, as a scheduler or a CI runner sends it, or SIGHUP of a terminal that closed.
 
-
-def raise_on_sigterm() -> None:
-    """From now on SIGTERM raises `Terminated`, unless whoever started the process chose otherwise.
-
-    For programs only: a library leaves signals to its program.
+    `number` says which.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _raise_terminated)
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(number)
+        self.number = number
 
 
-def _raise_terminated(_: int, __: FrameType | None) -> None:
-    raise Terminated
+def end_at_once() -> None:
+    """Ctrl-C ends the process with no word, as SIGTERM does: while there is nothing to clean up.
+
+    For the start of a program, where Python would say in which import it was.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Inside, each of the signals raises, unless whoever started the process chose otherwise.
+
+    SIGINT is `KeyboardInterrupt`, the others `Terminated`. While what the first one raised is
+    handled, further ones change nothing, so that cleaning up is never broken off. For programs:
+    a library leaves signals to its program. Only the main thread gets them.
+    """
+    ours = (signal.SIG_DFL, signal.default_int_handler)
+    before = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in INTERRUPTS:
+                handler = signal.getsignal(number)
+                if handler in ours:
+                    before[number] = handler
+                    signal.signal(number, _raise)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    if interrupt_behind(sys.exception()) is None:
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+
+def interrupt_behind(error: BaseException | None) -> int | None:
+    """The number of the signal that an error goes back to, or None.
+
+    Libraries make other errors of an interrupt that reaches them at a bad moment.
+    """
+    seen: set[int] = set()
+    left = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        if isinstance(one, KeyboardInterrupt):
+            return one.number if isinstance(one, Terminated) else signal.SIGINT
+        seen.add(id(one))
+        left += [one.__cause__, one.__context__]
+    return None
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block is left, and are raised then.
+    """Interrupts wait until the block is left, and the first of them is raised then.
 
     For the moment between making something that has to be cleaned up and knowing its name: the
     block belongs inside the `try` whose `finally` cleans up. Only the main thread gets interrupts.
     """
     came: list[int] = []
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if callable(signal.getsignal(number)):
-                before[number] = signal.signal(number, lambda got, _: came.append(got))
+    before = {}
     try:
+        if threading.current_thread() is threading.main_thread():
+            for number in INTERRUPTS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    before[number] = handler
+                    signal.signal(number, lambda got, _: came.append(got))
         yield
     finally:
         for held, handler in before.items():

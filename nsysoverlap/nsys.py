@@ -19,6 +19,7 @@ from pathlib import Path
 
 from nsysoverlap.errors import ExportError
 from nsysoverlap.interrupts import interrupts_held
+from nsysoverlap.processes import run_group
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
@@ -203,14 +204,7 @@ def _run_export(nsys: Path, version: str, report: Path, written_by: str, output:
 
 def _run(nsys: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            [str(nsys), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        return run_group([str(nsys), *arguments])
     except OSError as problem:
         raise ExportError(
             f"The nsys that was found cannot be started: {problem.strerror}.",

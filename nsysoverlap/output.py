@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from .errors import NsysOverlapError, UsageError
@@ -74,7 +75,9 @@ def _replace(target: Path, pieces: Iterable[bytes]) -> None:
         os.replace(name, target)
     except BaseException:
         if name is not None:
-            os.unlink(name)
+            with suppress(FileNotFoundError):
+                # Interrupted when it had its final name already.
+                os.unlink(name)
         raise
 
 

@@ -20,7 +20,7 @@ PACKAGE = Path(nsysoverlap.__file__).parent
 # Words and numbers that know nothing of traces.
 BASICS = (
     *("_version", "errors", "arrays", "units", "measures", "intervals", "interrupts"),
-    *("output", "labels", "patterns", "palette", "threads"),
+    *("processes", "output", "labels", "patterns", "palette", "threads"),
 )
 # What is read, the roles in it, and what comes out.
 MODEL = (
@@ -75,7 +75,7 @@ LIBRARIES = {
     "rich": ("reporters",),
     "pyarrow": ("cli",),
     "click": ("cli",),
-    "subprocess": ("nsys",),
+    "subprocess": ("nsys", "processes"),
     "importlib": ("__init__", "cli"),
     **dict.fromkeys(("jsonschema", "jax", "dask"), ()),
 }

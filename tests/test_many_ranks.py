@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -312,6 +313,17 @@ def test_no_stray_processes_are_left(
     elif moment is at_work:
         assert b"Traceback" not in stderr
     wait_until(lambda: not alive(children))
+
+
+def test_an_interrupt_between_two_results_ends_the_pool(large: Path) -> None:
+    """Also while somebody still holds its traceback, and with it what waits for results."""
+
+    def interrupted(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        analyze_many(find_traces([large]), Options(), interrupted, jobs=2)
+    assert multiprocessing.active_children() == []
 
 
 # A Dask cluster.

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ..interrupts import raise_on_sigterm
+from ..interrupts import interrupts_raised
 from .compare import compare
-from .exits import ExitCode, errors_as_exits
+from .exits import ExitCode, errors_as_exits, interrupts_as_exits
 from .export import export
 from .gate import gate
 from .history import history, record
@@ -20,7 +20,7 @@ from .plot import plot
 from .report import report
 from .rules import rules
 from .slim import slim
-from .terminal import Plain
+from .terminal import Plain, drop_stdout
 from .transfers import transfers
 
 
@@ -33,15 +33,20 @@ class Commands(Plain, click.Group):
         """As click's, but an error that cannot be printed or an interrupt never ends with 1."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
-        raise_on_sigterm()
         try:
-            code = super().main(args, standalone_mode=False, **extra)
+            with interrupts_as_exits(), interrupts_raised():
+                code = super().main(args, standalone_mode=False, **extra)
+        except click.exceptions.Exit as ended:
+            code = ended.exit_code
         except click.ClickException as error:
             with suppress(OSError):
                 error.show()
             code = error.exit_code
         except click.Abort:
             code = ExitCode.INTERRUPTED
+        if code and code > ExitCode.SIGNALS:
+            # What is left in its buffer would wait for a reader that may never come.
+            drop_stdout()
         sys.exit(code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

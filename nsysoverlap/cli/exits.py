@@ -14,7 +14,7 @@ from typing import IO, Any
 import click
 
 from ..errors import NsysOverlapError
-from ..interrupts import Terminated
+from ..interrupts import interrupt_behind
 from ..units import clean_text
 
 DEBUG_VARIABLE = "NSYSOVERLAP_DEBUG"
@@ -27,8 +27,9 @@ class ExitCode(IntEnum):
     FAILED = 1
     UNUSABLE = 2
     INCONCLUSIVE = 3
+    SIGNALS = 128
+    """Added to the number of the signal that ended a command."""
     INTERRUPTED = 130
-    TERMINATED = 143
 
 
 class Failure(click.ClickException):
@@ -57,20 +58,29 @@ _MEMORY = re.compile(r"allocate memory|failed to map", re.IGNORECASE)
 
 
 @contextmanager
+def interrupts_as_exits() -> Iterator[None]:
+    """Turn an interrupt, whatever became of it on its way, into its exit code: 128 + signal."""
+    try:
+        yield
+    except BaseException as error:
+        number = interrupt_behind(error)
+        if number is None:
+            raise
+        raise click.exceptions.Exit(ExitCode.SIGNALS + number) from None
+
+
+@contextmanager
 def errors_as_exits() -> Iterator[None]:
     """Turn whatever goes wrong inside into click's exceptions, which carry exit codes."""
     try:
-        yield
+        with interrupts_as_exits():
+            yield
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except NsysOverlapError as error:
         raise Failure(one_line(error)) from error
     except OSError as error:
         raise Failure(_os_error(error)) from error
-    except Terminated:
-        raise click.exceptions.Exit(ExitCode.TERMINATED) from None
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
     except MemoryError as error:
         raise Failure(_NO_MEMORY) from error
     except ImportError as error:

@@ -104,6 +104,13 @@ def _writing_stdout() -> Iterator[None]:
         ) from error
 
 
+def drop_stdout() -> None:
+    """Write nothing more to the stdout of the process, not even what is in its buffer."""
+    if sys.stdout is not None and sys.stdout is sys.__stdout__:
+        with suppress(OSError):
+            _silence_stdout()
+
+
 def _silence_stdout() -> None:
     """Let the flush at exit go nowhere, so that Python does not complain about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

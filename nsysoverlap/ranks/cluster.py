@@ -6,7 +6,7 @@ The traces lie on storage that all workers see under the same path; only reports
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +26,7 @@ CONNECT_S = 6
 
 def run_cluster(
     work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, address: str
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """`work` on each path by a worker of the scheduler at `address`; (index, outcome) as they come.
 
     The work of a lost worker is done again by another. Dask gives up what lay on several lost

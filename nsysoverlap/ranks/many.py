@@ -9,7 +9,8 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,10 +185,12 @@ def analyze_many(
     names = _names(paths)
     check_distinct([(name, rank_of(name)) for name in names])
     outcomes: dict[int, Outcome] = {}
-    for i, outcome in _run(paths, names, options, jobs, dask, threads, on_cases):
-        outcomes[i] = outcome
-        if on_done is not None:
-            on_done(paths[i])
+    # Closed, so that an interrupt here ends what still runs at once.
+    with closing(_run(paths, names, options, jobs, dask, threads, on_cases)) as running:
+        for i, outcome in running:
+            outcomes[i] = outcome
+            if on_done is not None:
+                on_done(paths[i])
     ordered = [outcomes[i] for i in range(len(paths))]
     reports = [outcome for outcome in ordered if isinstance(outcome, OverlapReport)]
     errors = [outcome for outcome in ordered if isinstance(outcome, NsysOverlapError)]
@@ -210,7 +213,7 @@ def _run(
     dask: str | None,
     threads: int,
     on_cases: Callable[[TraceCases], None] | None,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     pairs = enumerate(zip(paths, names, strict=True))
     if on_cases is not None:
         return ((i, try_file(p, options, name, threads, on_cases)) for i, (p, name) in pairs)

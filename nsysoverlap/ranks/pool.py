@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import wait
@@ -15,12 +16,15 @@ from pathlib import Path
 
 from ..analysis import Options
 from ..errors import TraceFileError
+from ..interrupts import INTERRUPTS, interrupts_held
 from .outcomes import Outcome, Work
+
+_WAIT_S = 0.1
 
 
 def run_pool(
     work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, jobs: int
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """`work` on each path in one of `jobs` processes; (index, outcome) as they finish.
 
     A process that dies, for want of memory say, takes its neighbours' work with it: what was
@@ -40,13 +44,23 @@ def run_pool(
 
 def _results(tasks: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come; each is forgotten here at once, so that memory stays flat."""
-    for future in as_completed(list(tasks)):
-        yield tasks.pop(future), future.result()
+    while tasks:
+        for future in _finished(tasks):
+            yield tasks.pop(future), future.result()
+
+
+def _finished(tasks: Iterable[Future[Outcome]]) -> set[Future[Outcome]]:
+    """Those that are done, after a short wait for one: an interrupt is not seen before.
+
+    Raised inside `wait` it could leave locks behind that nobody opens again.
+    """
+    with interrupts_held():
+        return wait_for(tasks, _WAIT_S, FIRST_COMPLETED).done
 
 
 def _one_by_one(
     work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, left: list[int]
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """The same with one process, so that it is known which trace kills it."""
     while left:
         try:
@@ -55,6 +69,8 @@ def _one_by_one(
                     i = left[0]
                     with _signals_blocked():
                         task = pool.submit(work, paths[i], options, names[i], 1)
+                    while not _finished([task]):
+                        pass
                     outcome = task.result()
                     del left[0]
                     yield i, outcome
@@ -83,20 +99,23 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
             child.kill()  # SIGTERM is held back there.
         raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        with interrupts_held():
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block is left; processes started inside see neither.
+    """Interrupts wait until the block is left; processes started inside see none at all.
 
     They may reach the whole process group, and the parent alone must answer them.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Held as well: another thread, such as one of numpy's, may take what is blocked here.
+    with interrupts_held():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _watch_parent() -> None:

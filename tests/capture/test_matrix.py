@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import jsonschema
@@ -151,3 +154,28 @@ def test_the_table_of_batches() -> None:
         "| keep | 12 |",
         "| lhs | at least 4096 |",
     ]
+
+
+def test_what_an_interrupt_finds_waiting_is_not_begun() -> None:
+    """The recording at hand is finished; the driver does not stay for all the others."""
+    begun: list[str] = []
+    later: list[Future[None]] = []
+    queued = threading.Event()
+
+    def finish() -> None:
+        queued.wait()
+        end = time.monotonic() + 60
+        while not later[0].cancelled() and time.monotonic() < end:
+            time.sleep(0.01)
+        begun.append("first")
+
+    def work() -> None:
+        with matrix._beside() as pool:
+            pool.submit(finish)
+            later.append(pool.submit(begun.append, "second"))
+            queued.set()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert begun == ["first"]
