@@ -287,6 +287,7 @@ def end_group(pid: int, number: signal.Signals) -> None:
         (end_group, signal.SIGINT, 130),
         (end, signal.SIGTERM, 143),
         (end_group, signal.SIGTERM, 143),
+        (end_group, signal.SIGHUP, 129),
         (end, signal.SIGKILL, -9),
     ],
 )

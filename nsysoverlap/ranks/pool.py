@@ -91,7 +91,9 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     before = set(multiprocessing.active_children())
     # Spawned, not forked: numpy and sqlite may have threads running.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch_parent)
+    with _signals_blocked():
+        # Its queues start the process that tracks semaphores.
+        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_watch_parent)
     try:
         yield pool
     except BaseException:
