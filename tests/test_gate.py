@@ -238,7 +238,7 @@ def test_a_direction_that_is_gone_is_inconclusive() -> None:
 def test_a_baseline_without_transfers_compares_nothing() -> None:
     result = against(plain(), no_transfers(), max_drop="100")
     assert result.status is INCONCLUSIVE
-    reason = "then.json: the trace has no H2D transfers. Check that offloading was on when it was "
+    reason = "then.json: the trace has no host transfers. Check that offloading was on when it was "
     assert result.verdicts[0].reason == f"{reason}captured."
 
 

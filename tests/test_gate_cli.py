@@ -16,6 +16,7 @@ from nsysoverlap.cli import main
 from nsysoverlap.history.store import content_hash, record
 
 from . import gatekit
+from .tracebuilder import draw
 from .traces import h200
 
 PASS, FAIL, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
@@ -444,6 +445,29 @@ def test_a_value_just_below_its_limit_is_not_printed_as_equal(folder: Path) -> N
     assert "-0.04 points" in text
 
 
+def test_a_copy_that_began_before_the_window_counts_in_it(folder: Path, tmp_path: Path) -> None:
+    """
+    kernel  ####......
+    d2h     .####.....
+    window  ..###         n is 0, and 2 of 3 are hidden
+    """
+    command = "half.sqlite --window 2000:5000 --steps none"
+    result = run(folder, f"{command} --min-hidden 100 --min-hidden-d2h 100")
+    assert (result.exit_code, result.stderr) == (PASS, "")
+    target = tmp_path / "b.json"
+    assert run(folder, f"{command} --write-baseline {target}").exit_code == PASS
+    assert run(folder, f"{command} --baseline {target} --max-drop 0").exit_code == PASS
+
+
+def test_copies_without_length_are_not_called_missing(tmp_path: Path) -> None:
+    trace = draw("dev0 s7 compute: ####")
+    trace.copy(1_000, 1_000, "d2h", 100)
+    trace.write(tmp_path / "t.sqlite")
+    result = run(tmp_path, "t.sqlite --min-hidden-d2h 50")
+    assert result.exit_code == INCONCLUSIVE
+    assert "the trace: D2H transfers took no time at all." in result.stdout
+
+
 # Baselines.
 
 
@@ -454,7 +478,9 @@ def test_writing_a_baseline_alone_prints_nothing(folder: Path, tmp_path: Path) -
     assert result.stderr == f"Wrote {target}\n"
 
 
-@pytest.mark.parametrize("trace", ["lost.sqlite", "graphs.sqlite", "control.sqlite", "damaged"])
+@pytest.mark.parametrize(
+    "trace", ["lost.sqlite", "graphs.sqlite", "control.sqlite", "damaged", "opaque.sqlite"]
+)
 def test_no_baseline_is_made_of_nothing(folder: Path, tmp_path: Path, trace: str) -> None:
     target = tmp_path / "b.json"
     result = run(folder, f"{trace} --write-baseline {target}")

@@ -188,9 +188,12 @@ def _history(
 
 def _only_baseline(report: OverlapReport, result: Verdicts, path: Path | None) -> None:
     """`--write-baseline` alone: no limit can fail, but a baseline must hold something."""
+    from ..gate.baseline import unfit_reason
+
     reasons = [text for text in result.blockers if text != "There was nothing to compare."]
-    if not reasons and not report.total("both").wall_ns:
-        reasons = ["The trace has no host transfers to compare with later."]
+    unfit = unfit_reason(report)
+    if unfit is not None and not reasons:
+        reasons = [unfit[:1].upper() + unfit[1:]]
     if reasons:
         say(f"Inconclusive: {reasons[0]} No baseline was written.")
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

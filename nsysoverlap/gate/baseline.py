@@ -12,11 +12,11 @@ from typing import Any
 from .._version import __version__
 from ..errors import ConfigError, NsysOverlapError
 from ..output import write_atomically
+from ..report import DIRECTIONS, OperationReport, OverlapReport
 from ..report import FORMAT as REPORT_FORMAT
-from ..report import OperationReport, OverlapReport
 from .bootstrap import Sample, steps_sample
 from .measuring import Measured, measure
-from .metrics import Metric, Scope
+from .metrics import METRICS, Metric, Scope
 
 FORMAT = "nsysoverlap.baseline"
 FORMAT_VERSION = 1
@@ -58,6 +58,12 @@ class Baseline:
     def mismatches(self, report: OverlapReport) -> list[str]:
         """Why the baseline must not be compared with a report."""
         return mismatches(report, self.report)
+
+
+def unfit_reason(report: OverlapReport) -> str | None:
+    """Why a report is no baseline; None where the hidden share of a direction is known."""
+    found = [measure(report, METRICS[f"{d}.hidden"], Scope.TOTAL, least=True) for d in DIRECTIONS]
+    return found[-1].reason if all(one.value is None for one in found) else None
 
 
 def write_baseline(path: Path, report: OverlapReport) -> None:

@@ -167,7 +167,9 @@ def _relative(report: OverlapReport, thresholds: Thresholds, reference: Referenc
     if there and not kept:
         why = f"{reference.name}: no direction hid more than a point, which leaves nothing to lose."
         return [replace(v, reason=f"{why} Give a limit such as --min-hidden.") for v in there]
-    return kept or [replace(v, reason=v.reason or "No baseline value.") for v in verdicts[:1]]
+    # Both directions together lack a value for whatever reason either does.
+    both = [v for v in verdicts if v.metric.name.startswith("both.")]
+    return kept or [replace(v, reason=v.reason or "No baseline value.") for v in both[:1]]
 
 
 def _had_nothing_to_lose(verdict: Verdict, thresholds: Thresholds, reference: Reference) -> bool:

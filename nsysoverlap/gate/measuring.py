@@ -106,7 +106,12 @@ def _unclear(device: DeviceReport) -> frozenset[str]:
 
 
 def _absent(devices: Sequence[DeviceReport]) -> frozenset[str]:
-    return frozenset(d for d in _ALL_DIRECTIONS if not any(getattr(one, d).n for one in devices))
+    return frozenset(d for d in _ALL_DIRECTIONS if not any(_moves(getattr(o, d)) for o in devices))
+
+
+def _moves(overlap: Overlap) -> bool:
+    """Whether there are transfers, also such as began before the window and count there."""
+    return bool(overlap.n or overlap.wall_ns)
 
 
 def _step_parts(report: OverlapReport) -> list[list[Part]]:
@@ -118,7 +123,7 @@ def _step_parts(report: OverlapReport) -> list[list[Part]]:
         if device.steps:
             several = len(report.devices) > 1
             groups.append([_step_part(s, device, name if several else "") for s in device.steps])
-        elif device.both.n:
+        elif _moves(device.both):
             raise NoValueError(f"{name} has no steps", _MARK_STEPS)
     return groups
 

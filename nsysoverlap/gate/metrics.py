@@ -136,10 +136,12 @@ def _share(direction: str, count: Callable[[Overlap], int]) -> Take:
     ns = _split(direction, count)
 
     def take(part: Part) -> Fraction:
-        wall = _overlap(part, direction).wall_ns
-        if not wall:
+        overlap = _overlap(part, direction)
+        if overlap.n and not overlap.wall_ns:
+            raise NoValueError(f"{part.name}: {_WORDS[direction]} took no time at all")
+        if not overlap.wall_ns:
             raise NoValueError(f"{part.name} has no {_WORDS[direction]}", _CHECK_OFFLOAD)
-        return ns(part) / wall
+        return ns(part) / overlap.wall_ns
 
     return take
 
