@@ -90,9 +90,12 @@ def _link(device: Device, transfers: Transfers, override: LinkOverride | None) -
     peak = link_for(device.gpu.name)
     best: dict[Role, float | None] = {}
     for role in (Role.H2D, Role.D2H):
-        large = transfers.select((transfers.role == role) & (transfers.n_bytes >= BEST_COPY_BYTES))
-        rates = large.n_bytes / (large.end_ns - large.start_ns).clip(1)
-        best[role] = float(rates.max()) if len(large) else None
+        large = (transfers.role == role) & (transfers.n_bytes >= BEST_COPY_BYTES)
+        # A copy without length has no rate.
+        large &= transfers.end_ns > transfers.start_ns
+        rows = transfers.select(large)
+        rates = rows.n_bytes / (rows.end_ns - rows.start_ns)
+        best[role] = float(rates.max()) if len(rates) else None
     h2d, d2h, source = (peak.h2d_gbps, peak.d2h_gbps, peak.source) if peak else (None, None, "")
     if override is not None:
         h2d, d2h, source = override.h2d, override.d2h, "as given by the user"

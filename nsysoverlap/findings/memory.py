@@ -131,7 +131,7 @@ def _pinned_rate(ctx: Context, role: Role, direction: str) -> str:
         for case, mask in zip(ctx.cases, ctx.measured, strict=True)
     ]
     _, n_bytes, copy_ns = _moved(ctx.cases, pinned)
-    if n_bytes:
+    if n_bytes and copy_ns:
         return f"Pinned copies of this trace reach {format_rate(n_bytes / copy_ns)} GB/s."
     link = ctx.devices[0].link
     peak = link.h2d_gbps if direction == "h2d" else link.d2h_gbps

@@ -32,8 +32,9 @@ def _milli(ns: int) -> str:
 def rate_counter(case: DeviceCase, pid: int, direction: str) -> Iterator[str]:
     """GB/s of the copies of a direction that run at a time; transfer kernels are left out."""
     rows = case.rows
-    rows = rows.select((rows.role == _ROLES[direction]) & (rows.n_bytes > 0))
-    duration = np.maximum(rows.end_ns - rows.start_ns, 1)
+    timed = (rows.n_bytes > 0) & (rows.end_ns > rows.start_ns)
+    rows = rows.select((rows.role == _ROLES[direction]) & timed)
+    duration = rows.end_ns - rows.start_ns
     rate = rows.n_bytes / duration
     times = np.concatenate((rows.start_ns, rows.start_ns + duration))
     order = np.argsort(times, kind="stable")

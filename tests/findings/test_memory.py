@@ -38,6 +38,13 @@ def test_pageable_copies_by_direction(tmp_path: Path) -> None:
     assert row.text == "28.6 MiB H2D, 4.0 ms of it exposed"
 
 
+def test_pinned_copies_without_length_have_no_rate(tmp_path: Path) -> None:
+    builder = draw("dev0 s7 compute: ##....\ndev0 s20 h2d_pageable: ..####", unit_ns=MS)
+    builder.copy(3 * MS, 3 * MS, "h2d", 1 << 20)
+    finding = only(drawn(tmp_path, builder), "pageable-memory")
+    assert "The link can do 63.0 GB/s" in finding.detail
+
+
 def test_a_driver_call_is_named_too(tmp_path: Path) -> None:
     builder = draw("dev0 s7 compute: ##", unit_ns=MS)
     builder.copy(3 * MS, 5 * MS, "d2h_pageable", api="cuMemcpyDtoHAsync_v2")

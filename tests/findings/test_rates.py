@@ -49,6 +49,13 @@ def test_a_copy_far_below_the_fastest_of_the_trace(tmp_path: Path, kind: str) ->
     assert (row.start_ns, row.text) == (2 * MS, f"114.4 MiB {kind.upper()} at 30.0 GB/s")
 
 
+def test_a_copy_without_length_is_not_the_fastest(tmp_path: Path) -> None:
+    builder = copied("Some GPU", (100_000_000, 0), (100_000_000, 1))
+    context = drawn(tmp_path, builder)
+    assert fired(context, "slow-link") == []
+    assert context.devices[0].link.best_d2h_gbps == 100
+
+
 def test_what_is_hidden_costs_nothing_yet_is_worth_knowing(tmp_path: Path) -> None:
     builder = copied("Some GPU", (100_000_000, 1), (120_000_000, 4))
     builder.kernel(2 * MS, 5 * MS)

@@ -197,6 +197,15 @@ def test_a_drawing(tmp_path: Path) -> None:
     assert names == {"stream 7", "stream 8"}
 
 
+def test_a_copy_without_length_has_no_rate(tmp_path: Path) -> None:
+    builder = draw("dev0 s7 compute: ####\ndev0 s20 bytes=1000 h2d: .#..")
+    builder.copy(3_000, 3_000, "h2d", 1 << 30)
+    trace = exported(builder.write(tmp_path / "a.sqlite"), tmp_path)
+    (pid,) = trace.devices
+    rate = [(at, float(value)) for at, value in trace.counters[pid, "H2D GB/s"]]
+    assert rate == [(1_000, 1.0), (2_000, 0.0)]
+
+
 def test_activities_that_overlap_on_one_stream_get_tracks_of_their_own(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for start, end in ((0, 100), (50, 150), (60, 90), (100, 120), (150, 160)):
