@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 
 from .report import OverlapReport, format_share, share
-from .units import format_bytes, format_ns, format_span
+from .units import format_bytes, format_ms, format_ns, format_span
 
 
 def headline(report: OverlapReport) -> str:
@@ -152,7 +152,7 @@ def basis_line(report: OverlapReport) -> str:
 
 def _window(window_ns: tuple[int | None, int | None]) -> str:
     start, end = (
-        "" if at is None else f"{at / 1e6:.6f}".rstrip("0").rstrip(".") for at in window_ns
+        "" if at is None else format_ms(at, 6).rstrip("0").rstrip(".") for at in window_ns
     )
     if start and end:
         return f"the window {start} to {end} ms of"

@@ -52,9 +52,16 @@ def format_rate(gb_per_s: float | None) -> str:
     return f"{gb_per_s:.1f}" if gb_per_s >= 1 else f"{gb_per_s:.3g}"
 
 
+def format_ms(at_ns: int, digits: int = 3) -> str:
+    """A point of trace time in ms, without the unit: exact, for a float holds 2**53 ns."""
+    step = 10 ** (6 - digits)
+    whole, part = divmod((abs(at_ns) + step // 2) // step, 10**digits)
+    return f"{'-' if at_ns < 0 else ''}{whole}.{part:0{digits}d}"
+
+
 def format_at(start_ns: int, end_ns: int) -> str:
     """A stretch of trace time as `83.516 to 91.709 ms`, in the time base of `--window`."""
-    return f"{start_ns / 1e6:.3f} to {end_ns / 1e6:.3f} ms"
+    return f"{format_ms(start_ns)} to {format_ms(end_ns)} ms"
 
 
 def device_label(gpu_name: str | None, device_id: int | None, pid: int | None) -> str:

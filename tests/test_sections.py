@@ -27,6 +27,7 @@ from nsysoverlap.units import (
     clean_text,
     format_at,
     format_bytes,
+    format_ms,
     format_ns,
     format_rate,
     format_span,
@@ -86,6 +87,10 @@ def test_rates() -> None:
 def test_stretches_of_trace_time() -> None:
     assert format_at(83_516_400, 91_709_000) == "83.516 to 91.709 ms"
     assert format_at(-1_500_000, 0) == "-1.500 to 0.000 ms"
+    # Floats hold every second hundred of such a time, and would print others.
+    at = 2**62 + 1
+    assert format_at(at, at + 1_000_000) == "4611686018427.388 to 4611686018428.388 ms"
+    assert format_ms(1_700_000_000_000_881_137, 6) == "1700000000000.881137"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ..host import NEVER
 from ..intervals import IntervalSet
 from ..report import Evidence, Finding
 from ..rules import Role
-from ..units import format_at, format_ns, short_kernel
+from ..units import format_at, format_ms, format_ns, short_kernel
 from .context import Context, Finder
 from .facts import copies, ran_xla, size_text
 from .queues import (
@@ -251,7 +251,7 @@ def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:
         row,
         f"{size_text(ctx, i, row)} on stream {stream}, behind it "
         f"{kind} ({when}) that {name} waits for; "
-        f"compute stands still from {int(block.start_ns[at]) / 1e6:.3f} ms",
+        f"compute stands still from {format_ms(int(block.start_ns[at]))} ms",
     )
 
 
