@@ -18,7 +18,6 @@ Only `--config FILE` reads one; nothing is searched for.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
-from .links import LinkOverride
+from .links import MOST_GBPS, LinkOverride
 from .rule_table import Role, Rule
 from .rules import RuleSet
 
@@ -80,11 +79,12 @@ def _parse(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{path.name}: the configuration cannot be read ({reason}).", "Check the path."
+            f"{path.name or path}: the configuration cannot be read ({reason}).", "Check the path."
         ) from error
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    # ValueError: a number of thousands of digits.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path.name}: is not valid TOML: {error}.", "Correct that line."
         ) from error
@@ -166,7 +166,7 @@ class _Reader:
         if key not in links:
             raise self._error("links", f"has no {key}", f"Give both {' and '.join(_LINK_KEYS)}.")
         rate = links[key]
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < MOST_GBPS:
             raise self._error(
                 f"links.{key}", f"cannot be {rate!r}", "Write a rate in GB/s above 0, such as 63."
             )

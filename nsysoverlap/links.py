@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 
 from .errors import UsageError
+
+MOST_GBPS = 1e6
+"""No rate that a user gives is as high; beyond it are slips and what no float holds."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def parse_link_override(text: str) -> LinkOverride:
         h2d, d2h = (float(part) for part in text.split(","))
     except ValueError:
         raise _bad_override(text) from None
-    if not all(math.isfinite(rate) and rate > 0 for rate in (h2d, d2h)):
+    if not all(0 < rate < MOST_GBPS for rate in (h2d, d2h)):
         raise _bad_override(text)
     return LinkOverride(h2d, d2h)
 

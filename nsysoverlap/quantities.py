@@ -24,7 +24,8 @@ class Unit(StrEnum):
     RATE = "GB/s"
 
 
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z/%]*)")
+# Python refuses to read thousands of digits, and no limit has more than these.
+_NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,40})?|\.\d{1,40})\s*([A-Za-z/%]*)", re.ASCII)
 _SUFFIXES: dict[Unit, dict[str, Fraction]] = {
     Unit.SHARE: {"": Fraction(1), "%": Fraction(1, 100)},
     Unit.TIME: {

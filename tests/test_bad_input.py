@@ -392,3 +392,37 @@ def test_healthy_trace_without_transfers_is_no_failure() -> None:
     notes = [entry for entry in report["health"] if entry["code"] == "no-transfers"]
     assert [entry["severity"] for entry in notes] == ["note"]
     assert report["totals"]["both"]["hidden_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["report", "/"], "/: the folder holds no traces"),
+        (["gate", "--baseline", "."], ".: the baseline cannot be read (Is a directory)."),
+        (["gate", "--config", "."], ".: the configuration cannot be read (Is a directory)."),
+        (["gate", "--history", "."], ".: the database cannot be opened."),
+    ],
+)
+def test_a_folder_without_a_name_of_its_own_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trace = [] if options[0] == "report" else [build(tmp_path / "t.sqlite", DRAWING)]
+    result = run(*options, *trace)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {said}")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--steps", ""], "--steps is empty; is a variable not set?"),
+        (["--step", "9" * 5000], "is no step. Write --step 3, or --step 3:5."),
+        (["--step", f"0:{'9' * 5000}"], "is no step. Write --step 3, or --step 3:5."),
+    ],
+)
+def test_steps_that_are_none(tmp_path: Path, options: list[str], said: str) -> None:
+    result = run("report", build(tmp_path / "t.sqlite", DRAWING), *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: ")
+    assert said in result.stderr

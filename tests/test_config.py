@@ -136,6 +136,8 @@ RULE = '[[rule]]\npattern = "x"\nrole = "comm"\n'
         ("[links]\nh2d_gbps = -1\nd2h_gbps = 1", "links.h2d_gbps cannot be -1", "GB/s"),
         ("[links]\nh2d_gbps = 0\nd2h_gbps = 1", "links.h2d_gbps cannot be 0", "GB/s"),
         ("[links]\nh2d_gbps = 1\nd2h_gbps = inf", "links.d2h_gbps cannot be inf", "GB/s"),
+        (f"[links]\nh2d_gbps = 1{'0' * 400}\nd2h_gbps = 1", "links.h2d_gbps cannot be 1", "GB/s"),
+        (f"[links]\nh2d_gbps = 1{'0' * 5000}\nd2h_gbps = 1", "is not valid TOML", "Correct"),
         ("[links]\nh2d_gbps = nan\nd2h_gbps = 1", "links.h2d_gbps cannot be nan", "GB/s"),
         ("[links]\nh2d_gbps = true\nd2h_gbps = 1", "links.h2d_gbps cannot be True", "GB/s"),
         ('[links]\nh2d_gbps = "63"\nd2h_gbps = 1', "links.h2d_gbps cannot be '63'", "GB/s"),

@@ -71,7 +71,8 @@ def test_override_reads_both_directions(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "55", "55,", ",53", "55,53,51", "a,b", "0,53", "55,-1", "nan,53", "inf,53"]
+    "text",
+    ["", "55", "55,", ",53", "55,53,51", "a,b", "0,53", "55,-1", "nan,53", "inf,53", "1e300,1"],
 )
 def test_nonsense_override_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="not a pair of link rates") as caught:

@@ -124,6 +124,7 @@ def test_ranks_of_files_that_differ_in_one_number(
         ({"RANK": "0, 1"}, None),
         ({"RANK": "x"}, None),
         ({"JAX_PROCESS_ID": "2"}, 2),
+        ({"JAX_PROCESS_ID": "9" * 5000, "RANK": "3"}, 3),
     ],
 )
 def test_rank_in_the_environment(capture: dict[str, str], rank: int | None) -> None:

@@ -125,6 +125,8 @@ def test_a_folder_without_traces(tmp_path: Path) -> None:
         ("rank.sqlite", None),
         ("3.sqlite", None),
         ("ddp_two_procs.sqlite", None),
+        # No integer of a database holds it.
+        (f"rank{'9' * 20}.sqlite", None),
     ],
 )
 def test_rank_of_a_file_name(name: str, rank: int | None) -> None:

@@ -102,12 +102,19 @@ def parse_steps(mode: str, skip: int, step: str | None) -> StepSpec:
     """Which steps are wanted; raises `UsageError` for a step that is no number."""
     from ..steps import StepSpec
 
+    if not mode:
+        raise UsageError("--steps is empty; is a variable not set?", "auto is the default.")
     if step is None:
         return StepSpec(mode, skip)
     first, colon, last = step.partition(":")
-    if not first.isdecimal() or not (last.isdecimal() or not colon):
+    if not _is_index(first) or not (_is_index(last) or not colon):
         raise UsageError(f"--step {step!r} is no step.", "Write --step 3, or --step 3:5.")
     return StepSpec(mode, skip, int(first), int(last) if colon else int(first))
+
+
+def _is_index(text: str) -> bool:
+    # Python refuses to read thousands of digits.
+    return text.isdecimal() and len(text) < 20
 
 
 def build_options(

@@ -110,7 +110,7 @@ def read_json(path: Path, what: str, hint: str) -> Mapping[str, Any]:
         values = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"{path.name}: the {what} cannot be read ({error.strerror}).", hint
+            f"{path.name or path}: the {what} cannot be read ({error.strerror}).", hint
         ) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name}: is not JSON ({error}).", hint) from error

@@ -175,7 +175,7 @@ def _confidence(values: Mapping[str, tuple[str, Any]]) -> Fraction | None:
         level = parse_percent(text, name)
     except UsageError as error:
         raise UsageError(error.message, hint) from error
-    if not Fraction(1, 2) <= level < 1:
+    if not Fraction(1, 2) <= level <= Fraction(999, 1000):
         raise UsageError(f"{name}: {text!r} is no level to decide by.", hint)
     return level
 

@@ -82,7 +82,9 @@ def _database_error(path: Path, error: sqlite3.DatabaseError) -> NsysOverlapErro
         if not path.exists():
             missing = "folder" if not path.parent.is_dir() else "database"
             return ConfigError(f"{path.name}: there is no such {missing}.", HINT)
-        return ConfigError(f"{path.name}: the database cannot be opened.", "Check the path.")
+        return ConfigError(
+            f"{path.name or path}: the database cannot be opened.", "Check the path."
+        )
     if "not a database" in reason or "malformed" in reason:
         return ConfigError(f"{path.name}: is not a run history ({reason}).", HINT)
     if "locked" in reason:

@@ -85,12 +85,13 @@ def _in_folder(folder: Path) -> list[Path]:
         files = [file for file in folder.iterdir() if not file.name.startswith(".")]
     except OSError as error:
         raise TraceFileError(
-            f"{folder.name}: the folder cannot be read ({error.strerror}).", "Check the path."
+            f"{folder.name or folder}: the folder cannot be read ({error.strerror}).",
+            "Check the path.",
         ) from error
     found = _traces_among(files)
     if not found:
         raise TraceFileError(
-            f"{folder.resolve().name}: the folder holds no traces (.sqlite or .nsys-rep files).",
+            f"{folder.resolve().name or folder}: the folder holds no traces (.sqlite or .nsys-rep files).",
             "Give a folder of exports made by `nsys export --type sqlite REPORT.nsys-rep`.",
         )
     return found

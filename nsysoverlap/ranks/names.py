@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ..errors import TraceFileError
 
-_RANK = re.compile(r"(?:^|[^a-z])(?:rank|procid|proc)[._-]?(\d+)(?!\d)", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<![\da-zA-Z])(\d+)(?![\da-zA-Z])")
+# More digits than an integer of a database holds are no rank.
+_RANK = re.compile(r"(?:^|[^a-z])(?:rank|procid|proc)[._-]?(\d{1,18})(?!\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\da-zA-Z])(\d{1,18})(?![\da-zA-Z])")
 VARIABLES = (
     *("JAX_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK"),
 )
@@ -28,7 +29,7 @@ def rank_of(file_name: str) -> int | None:
 def rank_in(capture: Mapping[str, str]) -> int | None:
     """Rank in the environment that a trace recorded; None where it names none, or several."""
     values = (capture.get(name, "") for name in VARIABLES)
-    return next((int(value) for value in values if value.isdecimal()), None)
+    return next((int(value) for value in values if _NUMBER.fullmatch(value)), None)
 
 
 def ranks_by_difference(file_names: Sequence[str]) -> dict[str, int]:
