@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from nsysoverlap.nsys import find_nsys
+from nsysoverlap.units import counted
 
 from . import nsys
 from .arms import find_arm, select_arms
@@ -43,7 +44,8 @@ def preflight(config_name: str, arms: str, devices: int | None, timeout_s: float
     chosen = [arm.name for arm in select_arms(config, wanted) if not wanted or arm.name in wanted]
     found = _examine(config, chosen, timeout_s)
     click.echo(preflight_table(found["arms"]))
-    click.echo(f"\n{found['devices']} devices; nsys: {'found' if find_nsys() else 'none'}")
+    devices_text = counted(found["devices"], "device")
+    click.echo(f"\n{devices_text}; nsys: {'found' if find_nsys() else 'none'}")
     if any(entry["problem"] for entry in found["arms"]):
         raise SystemExit(1)
 
@@ -53,7 +55,9 @@ def _examine(config: Config, arms: list[str], timeout_s: float) -> dict[str, Any
         spec = Spec(config=config, arm=arms[0], arms=tuple(arms), folder=folder, mode="preflight")
         outcome = launch(spec, None, timeout_s)
         if outcome.status != "ok":
-            raise RefusedError(f"{config.name}: {outcome.reason}")
+            missing = "ModuleNotFoundError" in outcome.reason
+            hint = "Run: pip install -e '.[capture]'" if missing else ""
+            raise RefusedError(f"{config.name}: {outcome.reason}", hint)
         return read_manifest(Path(folder)) or {}
 
 

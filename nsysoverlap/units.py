@@ -34,6 +34,11 @@ def format_span(ns: int) -> str:
     return f"{ns / 1e9:.2f} s" if round(ns / 1e6, 1) >= 1_000 else format_ns(ns)
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 device`, `1,024 devices`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def format_bytes(count: int) -> str:
     """Bytes as `8.00 GiB`; MiB, KiB and B when small."""
     if count < _KIB:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from ..units import counted
 from .metrics import Metric, Scope
 
 
@@ -94,7 +95,7 @@ class Verdicts:
     losses: tuple[Loss, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Verdicts of {len(self.verdicts)} limits: {self.status.value}>"
+        return f"<Verdicts of {counted(len(self.verdicts), 'limit')}: {self.status.value}>"
 
     @property
     def status(self) -> Status:

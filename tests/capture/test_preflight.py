@@ -62,6 +62,27 @@ def test_a_program_that_does_not_trace_is_refused(
     assert said.err.startswith("Error: odd: status 1:")
 
 
+def test_without_jax_it_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Found before the installed one, as nothing is found where there is none.
+    (tmp_path / "jax.py").write_text("""raise ModuleNotFoundError("No module named 'jax'")""")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config = write_toml(tiny(), tmp_path / "small.toml")
+    said = say(capsys, monkeypatch, "preflight", "--config", config, "--arms", "keep")
+    assert said.status == 2
+    assert "No module named 'jax'" in said.err
+    assert "pip install -e '.[capture]'" in said.err
+
+
+def test_one_device_is_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = write_toml(tiny(), tmp_path / "small.toml")
+    said = say(capsys, monkeypatch, "preflight", "--config", config, "--arms", "keep-scan")
+    assert "1 device; nsys: " in said.out
+
+
 def test_the_table() -> None:
     entry = {"arm": "lhs", "d2h_gb": 3.221, "h2d_gb": 3.2, "host_gb": 3.2, "state_gib": 18.75}
     text = preflight_table([{**entry, "d2h_copies": 8, "problem": ""}])
