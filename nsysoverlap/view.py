@@ -13,7 +13,7 @@ GROUPINGS = ("op", "stream")
 class View:
     """`findings`: top (the five that cost most), all, none, or the code of one.
 
-    `by` adds the full table of operations (`op`) or of streams (`stream`). Raises `UsageError`
+    `by` adds a longer table of operations (`op`) or one of streams (`stream`). Raises `UsageError`
     for another grouping.
     """
 

@@ -628,8 +628,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = run("transfers", TRACE, "--format", "parquet", "-o", tmp_path / "out")
     assert result.exit_code == 2
     assert result.stderr == (
-        "Error: Parquet needs pyarrow, which is not installed. "
-        "Run: pip install 'nsysoverlap[parquet]'\n"
+        "Error: Parquet needs pyarrow, which is not installed. Run: pip install pyarrow\n"
     )
     assert os.listdir(tmp_path) == []
 

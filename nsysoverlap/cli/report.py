@@ -39,7 +39,7 @@ FORMATS = ("text", "json", "markdown", "html")
 @click.option(
     "--by",
     type=click.Choice(["op", "stream"]),
-    help="Add the full table of operations, or of streams.",
+    help="Add a longer table of operations, and of kernels; or one of streams.",
 )
 @click.option(
     "--findings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def slim(
             options, without = _only_steps(source, steps, step, options)
         result = slim_trace(source, out, options, without=without)
         remaining = find_sensitive(out)
-    emit(render_blocks(_blocks(result, remaining)), None)
+    emit(render_blocks(_blocks(out.name, result, remaining)), None)
     say(f"Wrote {out}")
 
 
@@ -115,11 +116,11 @@ def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[
     return replace(options, window=Window(low, high)), tuple(spans)
 
 
-def _blocks(result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
+def _blocks(name: str, result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
     from ..blocks import Paragraph, Table
     from ..units import format_bytes
 
-    how = "" if result.options.whole else f" --window {result.options.window}"
+    how = shlex.quote(name) + ("" if result.options.whole else f" --window {result.options.window}")
     before, after = format_bytes(result.n_bytes_before), format_bytes(result.n_bytes)
     kept = tuple(
         (change.table, f"{change.kept:,}", f"{change.removed:,}", f"{len(change.columns):,}")
@@ -137,7 +138,7 @@ def _blocks(result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
     columns = ("table", "rows kept", "rows removed", "columns removed")
     blocks: list[Block] = [
         Paragraph(
-            f"{before} became {after}. Its report is the same: nsysoverlap report{how}",
+            f"{before} became {after}. Its report is the same: nsysoverlap report {how}",
             "headline",
         ),
         Table("Tables", columns, kept, f"Left out whole: {', '.join(gone)}."),
@@ -168,7 +169,7 @@ def _sensitive_blocks(name: str, found: Sequence[Sensitive]) -> list[Block]:
     )
     blocks: list[Block] = [
         Paragraph(
-            f"{name}: texts that could identify someone. telling are those with a path, a host, "
+            f"{name}: texts that could identify someone. 'Telling' are those with a path, a host, "
             "a user or an address in them.",
             "headline",
         ),

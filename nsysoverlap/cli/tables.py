@@ -50,7 +50,7 @@ def require_pyarrow() -> None:
     except ImportError as error:
         raise UsageError(
             "Parquet needs pyarrow, which is not installed.",
-            "Run: pip install 'nsysoverlap[parquet]'",
+            "Run: pip install pyarrow",
         ) from error
 
 

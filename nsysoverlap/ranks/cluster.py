@@ -104,7 +104,7 @@ def _client(address: str) -> Iterator[Client]:
         from distributed import Client
     except ImportError as error:
         raise UsageError(
-            "--dask needs Dask, which is not installed.", "Run: pip install 'nsysoverlap[dask]'"
+            "--dask needs Dask, which is not installed.", "Run: pip install distributed"
         ) from error
     try:
         # In a thread, for a notebook has a running event loop of its own.
