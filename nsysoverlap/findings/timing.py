@@ -8,6 +8,7 @@ import numpy as np
 
 from ..arrays import Int64Array
 from ..intervals import IntervalSet
+from ..relief import stays
 from ..report import Finding, format_share
 from ..rules import Role
 from ..units import format_ns, short_kernel
@@ -42,9 +43,10 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
 
     **What helps**: issue the reload one or two layers before its use. In JAX tie its source to an
     earlier gradient with `jax.lax.optimization_barrier`, or carry the reloaded tensor through the
-    scan; XLA's scheduler counts a fixed time for every host copy (5 ms in 2026), so split larger
-    tensors. Elsewhere copy on a stream of its own and let compute wait for the copy's event only
-    where the data is used.
+    scan; what is on the host when the step begins (optimizer state, parameters) can be tied to
+    anything earlier. XLA's scheduler counts a fixed time for every host copy (5 ms in 2026), so
+    split larger tensors. Elsewhere copy on a stream of its own and let compute wait for the copy's
+    event only where the data is used.
 
     **Silent** for less than 0.1 % of the time, and for copies that nothing waits for.
     """
@@ -68,7 +70,7 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
         severity=level,
         title=f"Compute waits for {n_late:,} of {n_all:,} H2D copies, issued too late",
         detail=" ".join(filter(None, (_room(ctx, weights), _ops_detail(ctx, weights)))),
-        remedy=_late_remedy(ctx),
+        remedy=_late_remedy(ctx, weights),
         cost_ns=cost,
         evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
     )
@@ -244,7 +246,7 @@ def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
     return any(len(role) > 1 for role in roles)
 
 
-def _late_remedy(ctx: Context) -> str:
+def _late_remedy(ctx: Context, weights: list[Int64Array]) -> str:
     if not ran_xla(ctx):
         return (
             "Issue the reload one layer ahead: cudaMemcpyAsync on a stream of its own, and "
@@ -255,21 +257,50 @@ def _late_remedy(ctx: Context) -> str:
             f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a reload only where it is "
             "used."
         )
-    return _check_options(ctx) + (
-        "Start the reload one or two layers ahead: tie its source to an earlier gradient with "
-        "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan. XLA's "
-        "scheduler counts a fixed time for a host copy whatever its size (5 ms in 2026, depends on "
-        "the version), so split tensors that take longer into pieces."
+    if _was_there_before(ctx, weights):
+        earlier = (
+            "the reload earlier. Most of this was on the host when the step began (optimizer "
+            "state, parameters), so that no work of the step has to come first: tie its source to "
+            "an earlier result with jax.lax.optimization_barrier."
+        )
+    else:
+        earlier = (
+            "the reload one or two layers ahead: tie its source to an earlier gradient with "
+            "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan."
+        )
+    return (
+        f"{_start(ctx)} {earlier} XLA's scheduler counts a fixed time for a host copy whatever its "
+        "size (5 ms in 2026, depends on the version), so split tensors that take longer into "
+        "pieces."
     )
 
 
-def _check_options(ctx: Context) -> str:
-    """What to look at first where the trace cannot tell whether XLA's scheduler was on."""
+def _was_there_before(ctx: Context, weights: list[Int64Array]) -> bool:
+    """Whether most of what compute waited for left for the host before its step, or never did.
+
+    Judged by the step that lost most on the device that lost most: steps are alike.
+    """
+    i = int(np.argmax([weight.sum() for weight in weights]))
+    case, weight = ctx.cases[i], weights[i]
+    if not case.steps:
+        return False
+    starts = np.array([step.start_ns for step in case.steps])
+    late = np.flatnonzero(weight)
+    of_late = np.maximum(np.searchsorted(starts, case.rows.start_ns[late], side="right") - 1, 0)
+    lost = np.bincount(of_late, weights=weight[late], minlength=len(starts))
+    step = case.steps[int(np.argmax(lost))]
+    left_in_it = stays(case.rows, (step.start_ns, step.end_ns)).h2d
+    inside = late[of_late == int(np.argmax(lost))]
+    return bool(weight[np.setdiff1d(inside, left_in_it)].sum() * 2 > weight[inside].sum())
+
+
+def _start(ctx: Context) -> str:
+    """`Start`, and what to look at before where the trace cannot tell whether the scheduler ran."""
     if xla_flag(ctx, SCHEDULER) == "true":
-        return ""
+        return "Start"
     return (
         f"Make sure that --{SCHEDULER}=true is set: XLA_FLAGS of this run does not say so, and "
-        "options given to the compiler are not in a trace. If it is: "
+        "options given to the compiler are not in a trace. If it is, start"
     )
 
 

@@ -128,6 +128,37 @@ def test_less_than_a_thousandth_is_not_worth_a_line(tmp_path: Path) -> None:
     assert fired(drawn(tmp_path, scene.builder), "late-h2d") == []
 
 
+@pytest.mark.parametrize("left_first", [True, False])
+def test_the_remedy_fits_what_came_back(tmp_path: Path, left_first: bool) -> None:
+    """Activations leave within the step; optimizer state is on the host when it begins."""
+    scene = Scene()
+    scene.builder.env("XLA_FLAGS", f"{SCHEDULER}=true")
+    for begin in (0, 20 * MS):
+        scene.label("step 1", begin, begin + MS)
+        scene.run("compute", 7, begin + 10, begin + MS, begin + 3 * MS)
+        out = begin + (2 if left_first else 11) * MS
+        scene.run("d2h", 21, begin + 40, out, out + MS)
+        reload(scene, begin + 100, begin + 4 * MS, begin + 9 * MS, event=4 + begin)
+        scene.run("compute", 7, begin + 200, begin + 11 * MS, begin + 12 * MS)
+    context = drawn(tmp_path, scene.builder)
+    assert context.n_steps == 2
+    remedy = only(context, "late-h2d").remedy
+    assert ("one or two layers ahead" in remedy) == left_first
+    assert ("on the host when the step began" in remedy) != left_first
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("jax_capture_optimizer", "Most of this was on the host when the step began"),
+        ("jax_capture_published", "start the reload one or two layers ahead"),
+        ("jax_fsdp2_lhs", "Start the reload one or two layers ahead"),
+    ],
+)
+def test_the_remedy_of_real_reloads(name: str, words: str) -> None:
+    assert words in only(context_of(h200(name)), "late-h2d").remedy
+
+
 @pytest.mark.parametrize(
     ("flags", "remedy"),
     [
