@@ -73,6 +73,11 @@ def test_nothing_without_transfers() -> None:
             "2 B of the 4 B offloaded a step were on the host at once (50.0 %): the most device "
             "memory it can free.",
         ),
+        (
+            Relief(5, 4),
+            "5 B of the 4 B offloaded a step were on the host at once (125.0 %): the most device "
+            "memory it can free. More than was offloaded: some of it was on the host before.",
+        ),
     ],
 )
 def test_relief(relief: Relief | None, text: str | None) -> None:
@@ -84,11 +89,18 @@ def test_relief(relief: Relief | None, text: str | None) -> None:
     [
         (None, None),
         (Bounds(), None),
-        (Bounds(0.5), "50.0 % behind compute (bounds, not promises)."),
+        (Bounds(0.5), "50.0 % behind compute (there is no more of it) (bounds, not promises)."),
+        (Bounds(1.0), "100.0 % behind compute (bounds, not promises)."),
     ],
 )
 def test_bounds(bounds: Bounds | None, text: str | None) -> None:
     assert rows(replace(samples.stepped_device(), bounds=bounds)).get("at best") == text
+
+
+def test_the_bound_counts_communication_where_there_is_any() -> None:
+    told = samples.stepped_device()
+    device = replace(told, time_budget=replace(told.time_budget, comm_ns=1))
+    assert rows(device)["at best"].startswith("100.0 % behind compute or communication; ")
 
 
 def with_slowdown(compute: Slowdown, comm: Slowdown | None = None) -> dict[str, str]:

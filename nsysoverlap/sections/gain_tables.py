@@ -74,6 +74,8 @@ def _relief_text(device: DeviceReport) -> str:
             f"{freed} were on the host at once, of {offloaded} offloaded in all: the "
             "most device memory it can free."
         )
+    if relief.relief_bytes > relief.offloaded_bytes:
+        text += " More than was offloaded: some of it was on the host before."
     if relief.excluded_bytes:
         text += f" Left out: {excluded} in sizes that moved in one direction only."
     return text
@@ -85,7 +87,9 @@ def _bounds_text(device: DeviceReport) -> str:
         return ""
     parts = []
     if bounds.best_hidden_share is not None:
-        parts.append(f"{format_share(bounds.best_hidden_share)} behind compute")
+        work = "compute or communication" if device.time_budget.comm_ns else "compute"
+        short = " (there is no more of it)" if bounds.best_hidden_share < 1 else ""
+        parts.append(f"{format_share(bounds.best_hidden_share)} behind {work}{short}")
     if bounds.window_ns_without_exposed is not None:
         best = format_span(bounds.window_ns_without_exposed)
         if device.steps:
