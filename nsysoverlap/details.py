@@ -37,8 +37,9 @@ class OperationReport:
     """All transfers of one direction that one operation issued, over devices and steps.
 
     `op` is the HLO op or NVTX label at the launch, `label` what else the label says (`graph` for
-    copies inside a command buffer). `exposed_per_step_ns` is None without steps. `followed_by` is
-    the kernel that most of the exposed time was followed by, None where nothing was.
+    copies inside a command buffer). `exposed_per_step_ns` is the mean over devices, None without
+    steps. `followed_by` is the kernel that most of the exposed time was followed by, None where
+    nothing was.
     """
 
     op: str

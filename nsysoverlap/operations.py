@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -112,7 +113,8 @@ def measure_operations(
 
     Most exposed first. n, bytes and busy time sum to those of the devices. Wall, hidden, exposed
     and blocking time need not: where copies of two operations run at the same time, each of the
-    two counts the instant. Operations without a transfer in the measured time are left out.
+    two counts the instant. Devices run side by side, so exposed time per step is the mean over
+    those that have the operation. Operations without a transfer in the measured time are left out.
     `labels` are the `transfer_labels` of the cases, where at hand.
     """
     if labels is None:
@@ -124,9 +126,11 @@ def measure_operations(
         threads,
     )
     totals: dict[_Key, Overlap] = {}
+    n_devices: Counter[_Key] = Counter()
     for (keys, _), overlaps in zip(groups, measured, strict=True):
         for key, overlap in zip(keys, overlaps, strict=True):
             totals[key] = totals.get(key, Overlap()) + overlap
+            n_devices[key] += bool(overlap.n or overlap.busy_ns)
     known = sum(map(_attribution, cases, labels), Attribution())
     places = {key: place for place, key in enumerate(totals)}
     global_groups = [
@@ -137,7 +141,9 @@ def measure_operations(
         OperationReport(
             *key,
             overlap=overlap,
-            exposed_per_step_ns=round(overlap.exposed_ns / n_steps) if n_steps else None,
+            exposed_per_step_ns=(
+                round(overlap.exposed_ns / (n_steps * n_devices[key])) if n_steps else None
+            ),
             followed_by=kernel,
         )
         for (key, overlap), kernel in zip(totals.items(), followed_by, strict=True)

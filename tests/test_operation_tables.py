@@ -44,6 +44,14 @@ def test_without_steps_the_time_is_that_of_the_whole() -> None:
     assert found.rows[0][3] == "29.5 ms"
 
 
+def test_a_step_of_several_devices_is_their_mean() -> None:
+    one = samples.stepped()
+    two = replace(one, devices=(*one.devices, samples.stepped_device()))
+    for by in (None, "op"):
+        assert "exposed time is the mean over devices" in table(two, by).note
+        assert "mean over devices" not in table(one, by).note
+
+
 def test_hidden_operations_are_no_news() -> None:
     done = OperationReport("copy", "", "d2h", Overlap(1, wall_ns=5, hidden_by_compute_ns=5), 0)
     assert operations_section(only(done), View()) == []

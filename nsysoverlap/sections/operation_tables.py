@@ -44,9 +44,8 @@ def _short_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tab
         )
     others = len(report.operations) - len(shown)
     rest = f"{others} more: --by op. " if others else ""
-    return Table(
-        "Most exposed operations", columns, tuple(rows), f"{rest}{_known(report)}".rstrip(), 2
-    )
+    note = f"{rest}{_mean(report)}{_known(report)}".rstrip()
+    return Table("Most exposed operations", columns, tuple(rows), note, 2)
 
 
 def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Table:
@@ -60,8 +59,15 @@ def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tabl
     total = len(report.operations)
     if total > len(shown):
         note += f"Shown are {len(shown)} of {total}; all are in the JSON report. "
-    note = f"{note}{_known(report)} {_left_over(report)}".rstrip()
+    note = f"{note}{_mean(report)}{_known(report)} {_left_over(report)}".rstrip()
     return Table("Operations by exposed time", (*columns, "GB/s"), rows, note)
+
+
+def _mean(report: OverlapReport) -> str:
+    """What a time per step is of several devices."""
+    if len(report.devices) < 2 or not report.basis.n_steps:
+        return ""
+    return "A step's exposed time is the mean over devices. "
 
 
 def _left_over(report: OverlapReport) -> str:
