@@ -90,6 +90,39 @@ def test_examples_name_their_owner_where_there_is_a_choice() -> None:
     )
 
 
+def on(trace: str | None, title: str, cost_ns: int) -> Finding:
+    return Finding("x", "warning", title, "D", "R", cost_ns, (Evidence(1, 2, "T", trace=trace),))
+
+
+def test_top_shows_once_what_ranks_have_alike() -> None:
+    found = (
+        on("a.sqlite", "3 of 4 D2H", 9),
+        on("b.sqlite", "1,203 of 4.5 D2H", 8),
+        on("c.sqlite", "3 of 4 D2H", 7),
+        # Another direction, and another of one trace, are another finding.
+        on("a.sqlite", "3 of 4 H2D", 6),
+        on("a.sqlite", "2 of 4 D2H", 5),
+        on("b.sqlite", "2 of 4 D2H", 4),
+    )
+    report = replace(samples.stepped(), findings=found)
+    block = shown("top", report)
+    assert [(entry.title, entry.text[2:]) for entry in block.entries] == [
+        (
+            "9 ns a step: 3 of 4 D2H (x)",
+            ("The same on 2 more traces, such as b.sqlite: --findings all.",),
+        ),
+        ("6 ns a step: 3 of 4 H2D (x)", ()),
+        (
+            "5 ns a step: 2 of 4 D2H (x)",
+            ("The same on 1 more trace, such as b.sqlite: --findings all.",),
+        ),
+    ]
+    assert block.note == DO_NOT_ADD
+    assert len(shown("all", report).entries) == 6
+    unknown = replace(report, findings=(on(None, "T", 2), on(None, "T", 1)))
+    assert len(shown("top", unknown).entries) == 2
+
+
 def test_only_several_costs_could_be_summed() -> None:
     assert shown("late-h2d").note == ""
     free = tuple(replace(finding, cost_ns=0) for finding in samples.findings())

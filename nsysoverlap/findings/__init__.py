@@ -68,6 +68,7 @@ that could be won, never more than the exposed time that the finding explains un
 otherwise; several findings may explain the same time, so costs do not add up.
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
-`--findings none` none. Without it the text report shows the five that cost most.
+`--findings none` none. Without it the text report shows the five that cost most,
+and what several ranks have alike once.
 
 """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from ..blocks import Block, Entries, Entry, Paragraph
 from ..report import Evidence, Finding, OverlapReport
-from ..units import format_at, format_ns
+from ..units import counted, format_at, format_ns
 from ..view import View
 
 N_TOP = 5
 N_EXAMPLES = 3
+_NUMBERS = re.compile(r"[\d.,]+")
 
 
 def findings_section(report: OverlapReport, view: View) -> list[Block]:
@@ -25,25 +28,51 @@ def findings_section(report: OverlapReport, view: View) -> list[Block]:
     if not ordered:
         return []
     top = view.findings == "top"
-    shown = ordered[:N_TOP] if top else ordered
+    # Ranks have the same findings, which would leave no room for any other.
+    groups = _alike(ordered) if top else [[finding] for finding in ordered]
+    shown = groups[:N_TOP] if top else groups
     # One example each keeps the report on a screen; who asks for more gets all.
     n_examples = 1 if top else N_EXAMPLES
-    entries = tuple(_entry(report, finding, n_examples) for finding in shown)
-    notes = (_costs(shown), _rest(len(ordered) - len(shown)))
+    entries = tuple(_entry(report, group, n_examples) for group in shown)
+    notes = (_costs([group[0] for group in shown]), _rest(sum(map(len, groups[len(shown) :]))))
     return [Entries("Findings", entries, " ".join(note for note in notes if note))]
 
 
-def _entry(report: OverlapReport, finding: Finding, n_examples: int) -> Entry:
+def _alike(ordered: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings of different traces that differ only in numbers; those of one trace stay apart."""
+    groups: dict[tuple[str, str, str, int], list[Finding]] = {}
+    seen: Counter[tuple[str, str, str, str | None]] = Counter()
+    for finding in ordered:
+        kind = (finding.code, _NUMBERS.sub("", finding.title), finding.remedy)
+        own = (*kind, _trace(finding))
+        groups.setdefault((*kind, seen[own]), []).append(finding)
+        seen[own] += 1
+    return list(groups.values())
+
+
+def _trace(finding: Finding) -> str | None:
+    return finding.evidence[0].trace if finding.evidence else None
+
+
+def _entry(report: OverlapReport, group: Sequence[Finding], n_examples: int) -> Entry:
+    finding, *others = group
     per_step = " a step" if report.basis.n_steps else ""
     cost = f"{format_ns(finding.cost_ns)}{per_step}: " if finding.cost_ns else ""
     title = f"{cost}{finding.title.rstrip('.')} ({finding.code})"
-    text = tuple(part for part in (finding.detail, _fix(finding)) if part)
+    text = tuple(part for part in (finding.detail, _fix(finding), _elsewhere(others)) if part)
     examples = tuple(_example(report, row) for row in finding.evidence[:n_examples])
     return Entry(title, text, examples)
 
 
 def _fix(finding: Finding) -> str:
     return f"Fix: {finding.remedy}" if finding.remedy else ""
+
+
+def _elsewhere(others: Sequence[Finding]) -> str:
+    if not others:
+        return ""
+    more = counted(len(others), "more trace")
+    return f"The same on {more}, such as {_trace(others[0])}: --findings all."
 
 
 def _example(report: OverlapReport, row: Evidence) -> str:
