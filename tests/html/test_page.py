@@ -175,3 +175,14 @@ def test_an_inconclusive_trace_still_gives_a_page(tmp_path: Path) -> None:
     page = Page(output.read_text(encoding="utf-8"))
     assert page.of("h1") == [{"class": "alarm"}]
     assert "Inconclusive" in page.shown
+
+
+def test_commands_are_set_as_commands() -> None:
+    source = page_of(h200("jax_fsdp2_events_lost"))
+    assert 'Capture with <code class="told">nsys profile --trace=cuda,nvtx</code>' in source
+    assert "`" not in Page(source).shown
+
+
+@pytest.mark.parametrize(("n", "text"), [(1, ">1 row<"), (2, ">2 rows<")])
+def test_rows_are_counted(n: int, text: str) -> None:
+    assert text in render(replace(stepped(), operations=operations()[:n]), "html")

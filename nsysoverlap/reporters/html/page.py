@@ -20,7 +20,7 @@ from ...sections.gain_tables import gain_section
 from ...sections.step_tables import steps_section
 from ...sections.transfer_tables import transfers_section, unified_section
 from ...sentences import basis_line, headline
-from ...units import clean_text, format_bytes, format_ns
+from ...units import clean_text, counted, format_bytes, format_ns
 from ...view import View
 from ..interface import Layout
 from .charts import budget_chart, split_chart
@@ -29,8 +29,8 @@ from .step_chart import StepChart, step_chart
 from .tables import kernels_table, operations_table, steps_table
 
 EVERYTHING = View(findings="all", by="stream")
-_FLAG = re.compile(r"(--[A-Za-z][\w-]*(?:=[\w.:/-]*\w)?)")
-"""Splits a remedy so that command line flags are pieces of their own."""
+_CODE = re.compile(r"(`[^`]+`|--[A-Za-z][\w-]*(?:=[\w.:/-]*\w)?)")
+"""Splits a text so that commands in backquotes and command line flags are pieces of their own."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMG]?i?B)\b|%)")
 """The space between a number and its unit."""
 SCRIPTS = ("theme.js", "tables.js", "timeline-data.js", "timeline-draw.js", "timeline.js")
@@ -70,7 +70,8 @@ def render_html(report: OverlapReport, layout: Layout) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters["pieces"] = _FLAG.split
+    env.filters["pieces"] = _CODE.split
+    env.filters["counted"] = counted
     env.filters["tight"] = lambda text: _UNIT.sub("\u00a0", text)
     script = "\n".join(loader.get_source(env, name)[0] for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()

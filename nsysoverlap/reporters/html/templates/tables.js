@@ -33,7 +33,8 @@
       row.hidden = !wanted.every((word) => content.includes(word));
       shown += !row.hidden;
     }
-    output.textContent = wanted.length ? `${shown} of ${rows.length} rows` : `${rows.length} rows`;
+    const all = `${rows.length} ${rows.length === 1 ? "row" : "rows"}`;
+    output.textContent = wanted.length ? `${shown} of ${all}` : all;
   }
 
   for (const holder of document.querySelectorAll(".sorted")) {
