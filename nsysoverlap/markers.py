@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from .errors import UsageError
 from .host import HostSide
 from .patterns import bounded
 
+_N_SHOWN = 48
+"""Characters of a range's text in an error."""
 _DIGITS = re.compile(r"\d+")
 STEP_LIKE = re.compile(
     r"^(?:\w+[ _./:-])?(?:step|iteration|iter|train_step|training_step|ProfilerStep)"
@@ -57,10 +60,28 @@ def asked_marker(host: HostSide, pattern: str, file_name: str) -> Marker:
     if not len(ranges):
         raise UsageError(
             f"{file_name}: no NVTX range matches --steps {pattern!r}.",
-            "`nsysoverlap info` lists the ranges that look like steps; --steps none measures "
-            "the whole trace.",
+            f"{_there_are(host)} --steps none measures the whole trace.",
         )
     return Marker(f"NVTX ranges that match {pattern}", ranges)
+
+
+def _there_are(host: HostSide) -> str:
+    """Ranges that a regex could name: those that repeat, and take most time, first."""
+    if not len(host.ranges):
+        return "It has none."
+    count: Counter[str] = Counter()
+    length: Counter[str] = Counter()
+    named = host.ranges.text >= 0
+    lengths = (host.ranges.end_ns - host.ranges.start_ns)[named]
+    codes, of_row, n = np.unique(host.ranges.text[named], return_inverse=True, return_counts=True)
+    total = np.bincount(of_row.reshape(-1), weights=lengths, minlength=len(codes))
+    for code, times, ns in zip(codes.tolist(), n.tolist(), total.tolist(), strict=True):
+        name = _DIGITS.sub("N", host.texts[code])
+        count[name] += times
+        length[name] += ns
+    ordered = sorted(filter(None, count), key=lambda name: (count[name] < 2, -length[name], name))
+    names = [f"{name[:_N_SHOWN]!r} ({count[name]:,} x)" for name in ordered[:3]]
+    return f"Its ranges, by time: {', '.join(names)}." if names else "Its ranges have no texts."
 
 
 def candidate_markers(host: HostSide) -> Iterator[Marker]:

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 
 from .report import OverlapReport, format_share, share
-from .units import format_bytes, format_ms, format_ns, format_span
+from .units import counted, format_bytes, format_ms, format_ns, format_span
 
 
 def headline(report: OverlapReport) -> str:
@@ -89,7 +89,10 @@ def _nothing_measured(report: OverlapReport) -> str:
     n = report.total("both").n
     opaque = report.time_budget.opaque_ns
     if n:
-        return f"{n} host transfers were recorded over {span}, none of measurable length."
+        were = "was" if n == 1 else "were"
+        return (
+            f"{counted(n, 'host transfer')} {were} recorded over {span}, none of measurable length."
+        )
     if opaque and not report.conclusive:
         return "How much transfer time is hidden cannot be told."
     if opaque:
@@ -99,8 +102,9 @@ def _nothing_measured(report: OverlapReport) -> str:
         )
     outside = sum(device.n_outside_steps for device in report.devices)
     if outside:
+        lie = "lies" if outside == 1 else "lie"
         return (
-            f"No host transfers were recorded in the steps, over {span}; {outside:,} lie outside."
+            f"No host transfers were recorded in the steps, over {span}; {outside:,} {lie} outside."
         )
     migrated = _migrated_bytes(report)
     if migrated:

@@ -169,6 +169,8 @@ def test_headline_without_transfers() -> None:
     assert headline(samples.report(outside)) == (
         "No host transfers were recorded in the steps, over 1.23 s of GPU activity; 4 lie outside."
     )
+    one = replace(samples.device(), outside_h2d=Overlap(1), outside_d2h=Overlap())
+    assert headline(samples.report(one)).endswith("; 1 lies outside.")
 
 
 def test_headline_of_unified_memory_only() -> None:
@@ -192,6 +194,9 @@ def test_headline_of_empty_transfers() -> None:
     text = headline(samples.report(replace(samples.device(), both=part, h2d=part)))
     assert text.startswith("3 host transfers were recorded")
     assert "none of measurable length" in text
+    one = Overlap(n=1)
+    text = headline(samples.report(replace(samples.device(), both=one, h2d=one)))
+    assert text.startswith("1 host transfer was recorded")
 
 
 def test_headline_when_opaque_graphs_hide_the_copies() -> None:

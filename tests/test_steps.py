@@ -237,6 +237,21 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, spec: StepSpec, message: st
         drawn.plan(tmp_path / "t.sqlite", spec)
 
 
+def test_a_regex_that_matches_nothing_is_told_what_is_there(tmp_path: Path) -> None:
+    drawn = two_steps()
+    # Longer than all steps together, but once.
+    drawn.range("run", 0, 10_000)
+    with pytest.raises(UsageError) as raised:
+        drawn.plan(tmp_path / "a.sqlite", StepSpec("epoch"))
+    assert raised.value.hint == (
+        "Its ranges, by time: 'step N' (2 x), 'run' (1 x). --steps none measures the whole trace."
+    )
+    bare = Dispatch()
+    bare.run(0, 1, 2)
+    with pytest.raises(UsageError, match="It has none"):
+        bare.plan(tmp_path / "b.sqlite", StepSpec("epoch"))
+
+
 def test_steps_can_be_left_out(tmp_path: Path) -> None:
     skipped = two_steps().plan(tmp_path / "t.sqlite", StepSpec(skip=1))
     assert (windows(skipped), skipped.skipped) == ([("step 1", 50, 60)], 1)
