@@ -105,7 +105,8 @@ def _unclosed(host: HostSide) -> tuple[HealthEntry, ...]:
     n = host.ranges.n_unclosed
     if not n:
         return ()
-    message = f"{n:,} NVTX ranges never close and were left out."
+    what = "range never closes and was" if n == 1 else "ranges never close and were"
+    message = f"{n:,} NVTX {what} left out."
     return (HealthEntry("ranges-unclosed", "note", message, "They mark no step.", count=n),)
 
 

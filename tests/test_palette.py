@@ -59,3 +59,13 @@ def test_the_trend_is_drawn_in_them(tmp_path: Path) -> None:
     assert {COLORS["h2d"], COLORS["d2h"], COLORS["exposed"]} <= strokes
     # Those three and the ink of axes.
     assert len(strokes - {"#000000", "#cccccc"}) == 3
+
+
+def test_the_trend_names_no_more_runs_than_fit(tmp_path: Path) -> None:
+    record(tmp_path / "runs.db", stepped(), "hash", {})
+    runs = read_runs(tmp_path / "runs.db")
+    for n, named in ((29, 29), (100, 25)):
+        root = ET.fromstring(draw_history(runs * n, "svg"))
+        ids = [element.get("id") or "" for element in root.iter()]
+        # Both axes have them, one labels them.
+        assert sum(name.startswith("xtick_") for name in ids) == 2 * named

@@ -9,7 +9,7 @@ import numpy as np
 from ..labels import parse_label
 from ..relief import Stays, relief_curve, stays
 from ..report import Evidence, Finding, Relief, format_share
-from ..units import format_bytes, format_ns
+from ..units import counted, format_bytes, format_ns
 from .context import NOTE, WARNING, Context, Finder
 from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
 
@@ -84,8 +84,8 @@ def offload_missing(ctx: Context) -> Iterator[Finding]:
     """
     if not ctx.cases or _graphs_unseen(ctx):
         return
-    for case, counted in zip(ctx.cases, ctx.measured, strict=True):
-        if (counted & (case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES)).any():
+    for case, measured in zip(ctx.cases, ctx.measured, strict=True):
+        if (measured & (case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES)).any():
             return
     ops = _offload_ops(ctx)
     if not ops and xla_flag(ctx, OFFLOAD_FLAG) != "true":
@@ -145,9 +145,10 @@ def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
         return ""
     stay = format_ns(int(np.median(pairs.ns)))
     where = f"On {ctx.devices[i].label} " if len(ctx.devices) > 1 else ""
+    their = "its" if len(pairs.ns) == 1 else "their"
     text = (
-        f"{where}{len(pairs.ns):,} tensors stayed {stay} (median) on the host between the end of "
-        "their D2H and the start of their reload."
+        f"{where}{counted(len(pairs.ns), 'tensor')} stayed {stay} (median) on the host between "
+        f"the end of {their} D2H and the start of {their} reload."
     )
     first = np.stack([pairs.d2h, pairs.h2d], axis=1)[:MOST_ROWS].reshape(-1)
     ops = [op for row in first.tolist() if (op := ctx.op(i, row)) is not None]

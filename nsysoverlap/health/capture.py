@@ -82,12 +82,14 @@ def opaque_graphs(case: Case) -> Iterator[HealthEntry]:
         unusable |= not copies or budget.opaque_ns >= _MOSTLY_OPAQUE * busy
     if not opaque_ns:
         return
-    tail = "copies in them cannot be seen" if unusable else "see the bounds of the hidden share"
+    them = "it" if n == 1 else "them"
+    tail = f"copies in {them} cannot be seen" if unusable else "see the bounds of the hidden share"
     yield HealthEntry(
         "graph-opaque",
         "error" if unusable else "warning",
-        f"{n:,} CUDA graph launches were traced as a whole ({format_ns(opaque_ns)}, "
-        f"{format_share(alone_ns / busy_ns)} of busy GPU time lies in them alone); {tail}.",
+        f"{n:,} CUDA graph {'launch was' if n == 1 else 'launches were'} traced as a whole "
+        f"({format_ns(opaque_ns)}, {format_share(alone_ns / busy_ns)} of busy GPU time lies in "
+        f"{them} alone); {tail}.",
         _RECAPTURE_NODES,
         count=n,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from ..report import HealthEntry
 from ..rules import comm_like_compute
 from ..trace import short_name
-from ..units import format_ns
+from ..units import counted, format_ns
 from .case import Case
 
 _SHOWN_NAMES = 3
@@ -69,11 +69,13 @@ def suspicious_names(case: Case) -> Iterator[HealthEntry]:
     found = comm_like_compute(case.classified)
     if found:
         names = ", ".join(short_name(name) for name, _, _ in found[:_SHOWN_NAMES])
+        total = format_ns(sum(ns for _, ns, _ in found))
+        one = len(found) == 1
         yield HealthEntry(
             "comm-like-compute",
             "warning",
-            f"{len(found):,} kernel names sound like communication but count as compute "
-            f"({format_ns(sum(total for _, total, _ in found))}): {names}.",
+            f"{counted(len(found), 'kernel name')} {'sounds' if one else 'sound'} like "
+            f"communication but {'counts' if one else 'count'} as compute ({total}): {names}.",
             "See `nsysoverlap rules --explain NAME`; a rule in `--config FILE` can say otherwise.",
             count=len(found),
         )

@@ -12,6 +12,8 @@ from .store import Run
 FORMATS = ("png", "svg", "pdf")
 _LINES = {"h2d": ("H2D", "o"), "d2h": ("D2H", "s")}
 """Label and marker by direction."""
+_N_NAMED = 30
+"""Runs whose numbers fit below the picture."""
 
 
 def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
@@ -32,16 +34,23 @@ def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
         shares.plot(at, percent, color=COLORS[direction], marker=marker, label=label)
     shares.set_ylim(-3, 103)
     shares.set_ylabel("behind compute (%)")
-    shares.legend(loc="lower left")
+    # Above the lines, which may be anywhere between 0 and 100 %.
+    shares.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     exposed = [_exposed_ns(run) for run in runs]
     times.plot(at, [ns / 1e6 for ns in exposed], color=COLORS["exposed"], marker="d")
     times.set_ylim(bottom=0)
-    times.set_ylabel("exposed (ms)")
-    times.set_xticks(list(at), [str(run.run_id) for run in runs])
+    stepped = all(run.values["exposed_per_step_ns"] is not None for run in runs if _moved(run))
+    times.set_ylabel("exposed a step (ms)" if stepped else "exposed (ms)")
+    named = range(0, len(runs), 1 + len(runs) // _N_NAMED)
+    times.set_xticks(list(named), [str(runs[i].run_id) for i in named])
     times.set_xlabel("run")
     buffer = BytesIO()
     figure.savefig(buffer, format=fmt)
     return buffer.getvalue()
+
+
+def _moved(run: Run) -> bool:
+    return run.values["worst_device_exposed_ns"] is not None
 
 
 def _exposed_ns(run: Run) -> float:

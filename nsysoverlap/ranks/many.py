@@ -91,7 +91,8 @@ def _in_folder(folder: Path) -> list[Path]:
     found = _traces_among(files)
     if not found:
         raise TraceFileError(
-            f"{folder.resolve().name or folder}: the folder holds no traces (.sqlite or .nsys-rep files).",
+            f"{folder.resolve().name or folder}: the folder holds no traces (.sqlite or .nsys-rep "
+            "files).",
             "Give a folder of exports made by `nsys export --type sqlite REPORT.nsys-rep`.",
         )
     return found
