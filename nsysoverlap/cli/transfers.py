@@ -37,7 +37,8 @@ def transfers(
     """Write one row for each host transfer of a trace, in order of start.
 
     Times and bytes are those of the whole transfer; *_ns columns are nanoseconds, gb_per_s is
-    10^9 bytes per second. A window keeps the transfers that start in it.
+    10^9 bytes per second. A window keeps the transfers that start in it. Sums may exceed those of
+    the report: copies outside its steps are listed too, and copies at the same time count each.
     """
     from ..ranks.many import open_trace
     from ..transfers import transfer_rows
