@@ -15,6 +15,7 @@ import click
 from nsysoverlap.errors import NsysOverlapError
 from nsysoverlap.interrupts import interrupt_behind, interrupts_raised
 from nsysoverlap.output import write_atomically
+from nsysoverlap.units import number_of
 
 from . import nsys
 from .arms import find_arm, select_arms
@@ -208,7 +209,7 @@ def _conclude(folder: Path, rows: list[Row], history: Path | None) -> None:
         from .past import record_rows
 
         n_new = record_rows(history, folder, read_config(folder).name, rows)
-        click.echo(f"Recorded {n_new} new runs in {history.name}", err=True)
+        click.echo(f"Recorded {number_of(n_new, 'new run')} in {history.name}", err=True)
 
 
 cli.add_command(preflight)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from nsysoverlap.nsys import find_nsys
-from nsysoverlap.units import counted
+from nsysoverlap.units import number_of
 
 from . import nsys
 from .arms import find_arm, select_arms
@@ -44,8 +44,9 @@ def preflight(config_name: str, arms: str, devices: int | None, timeout_s: float
     chosen = [arm.name for arm in select_arms(config, wanted) if not wanted or arm.name in wanted]
     found = _examine(config, chosen, timeout_s)
     click.echo(preflight_table(found["arms"]))
-    devices_text = counted(found["devices"], "device")
-    click.echo(f"\n{devices_text}; nsys: {'found' if find_nsys() else 'none'}")
+    click.echo(
+        f"\n{number_of(found['devices'], 'device')}; nsys: {'found' if find_nsys() else 'none'}"
+    )
     if any(entry["problem"] for entry in found["arms"]):
         raise SystemExit(1)
 

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsysoverlap.units import number_of
+
 from .arms import PROFILE
 from .errors import RefusedError
 from .flops import step_flops, tflops_per_device
@@ -140,7 +142,7 @@ def _record(runner: Runner, window: Window, n_steps: int) -> float:
             "The package nvtx is missing, which marks the steps in the trace.",
             "pip install nvtx, or use --no-trace.",
         ) from None
-    _log(f"recording {n_steps} steps through {window.library}")
+    _log(f"recording {number_of(n_steps, 'step')} through {window.library}")
     with window.recording():
         return runner.run(n_steps, lambda text: nvtx.annotate(text))
 

@@ -106,7 +106,8 @@ def make_mesh(config: Config, devices: Any) -> Mesh:
     wanted = config.training.fsdp or len(devices)
     if wanted > len(devices):
         raise RefusedError(
-            f"{config.name}: FSDP over {wanted} devices, and there are {len(devices)}.",
+            f"{config.name}: FSDP over {wanted} devices, and there "
+            f"{'is' if len(devices) == 1 else 'are'} {len(devices)}.",
             "Set fsdp in [training], or start more processes.",
         )
     return Mesh(np.asarray(devices[:wanted]), (AXIS,))

@@ -26,7 +26,7 @@ from .details import (
     combine_operations,
 )
 from .measures import Overlap, Relief, TimeBudget, format_share, share
-from .units import counted, device_label
+from .units import device_label, number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,8 +209,8 @@ class OverlapReport:
         names = ", ".join(trace.path for trace in self.traces)
         both = self.total("both")
         return (
-            f"<OverlapReport {names}: {counted(len(self.devices), 'device')}, {both.exposed_ns} of "
-            f"{both.wall_ns} ns exposed, {counted(len(self.findings), 'finding')}>"
+            f"<OverlapReport {names}: {number_of(len(self.devices), 'device')}, {both.exposed_ns} "
+            f"of {both.wall_ns} ns exposed, {number_of(len(self.findings), 'finding')}>"
         )
 
     def total(self, direction: str) -> Overlap:

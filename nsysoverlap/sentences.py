@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 
 from .report import OverlapReport, format_share, share
-from .units import counted, format_bytes, format_ms, format_ns, format_span
+from .units import format_bytes, format_ms, format_ns, format_span, number_of
 
 
 def headline(report: OverlapReport) -> str:
@@ -89,10 +89,8 @@ def _nothing_measured(report: OverlapReport) -> str:
     n = report.total("both").n
     opaque = report.time_budget.opaque_ns
     if n:
-        were = "was" if n == 1 else "were"
-        return (
-            f"{counted(n, 'host transfer')} {were} recorded over {span}, none of measurable length."
-        )
+        moved = number_of(n, "host transfer was", "host transfers were")
+        return f"{moved} recorded over {span}, none of measurable length."
     if opaque and not report.conclusive:
         return "How much transfer time is hidden cannot be told."
     if opaque:
@@ -140,7 +138,7 @@ def basis_line(report: OverlapReport) -> str:
     window = _window(basis.window_ns) if basis.window_ns else "the whole of"
     parts = [f"Over {window} {name}"]
     if basis.steps is not None:
-        steps = "1 step" if basis.n_steps == 1 else f"{basis.n_steps} steps"
+        steps = number_of(basis.n_steps, "step")
         within = f"in {window}" if basis.window_ns else "of"
         parts = [f"Over {steps} {within} {name}, {basis.steps}"]
     if basis.skipped:

@@ -15,6 +15,7 @@ from .markers import asked_marker, candidate_markers
 from .projection import Projection, StepWindow
 from .report import HealthEntry
 from .rules import Classified
+from .units import number_of
 from .window import Window
 
 
@@ -105,8 +106,7 @@ def _unclosed(host: HostSide) -> tuple[HealthEntry, ...]:
     n = host.ranges.n_unclosed
     if not n:
         return ()
-    what = "range never closes and was" if n == 1 else "ranges never close and were"
-    message = f"{n:,} NVTX {what} left out."
+    message = f"{number_of(n, 'NVTX range')} without an end {'was' if n == 1 else 'were'} left out."
     return (HealthEntry("ranges-unclosed", "note", message, "They mark no step.", count=n),)
 
 
@@ -179,14 +179,15 @@ def _select(plan: StepPlan, spec: StepSpec, file_name: str) -> StepPlan:
     if spec.first is not None and not 0 <= spec.first <= last < n:
         raise UsageError(
             f"{file_name}: step {spec.first}{'' if last == spec.first else f':{last}'} is not "
-            f"among its {n} steps.",
+            f"among its {number_of(n, 'step')}.",
             f"Steps are numbered from 0 to {n - 1}.",
         )
     kept = tuple(window for window in plan.windows if first <= window.index <= last)
     if not kept:
         wanted = n if spec.first is None else last - spec.first + 1
         raise UsageError(
-            f"{file_name}: leaving out the first {spec.skip} steps leaves none of {wanted}.",
+            f"{file_name}: leaving out the first {spec.skip} leaves none of "
+            f"{number_of(wanted, 'step')}.",
             "Use a smaller --skip-steps.",
         )
     kept_plan = replace(plan, windows=kept)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, UInt8Array
 from .host import HostSide
-from .units import counted
+from .units import number_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,7 +221,7 @@ class Trace:
     def __repr__(self) -> str:
         """In one line: a trace may hold millions of rows."""
         rows = ", ".join(f"{len(table):,} {name}" for name, table in self.tables.items())
-        return f"<Trace {self.info.file_name}: {rows}, {counted(len(self.devices), 'device')}>"
+        return f"<Trace {self.info.file_name}: {rows}, {number_of(len(self.devices), 'device')}>"
 
     @cached_property
     def stream_device(self) -> Int32Array:

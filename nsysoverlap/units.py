@@ -16,6 +16,14 @@ _KIB = 1024
 _LONGEST = 10_000
 
 
+def number_of(n: int, one: str, many: str = "") -> str:
+    """A number and what is counted: `1 copy`, `1,024 copies`; without `many` the plural adds an s.
+
+    Both words may go on to the verb, such as `row is` and `rows are`.
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def format_ns(ns: int) -> str:
     """Nanoseconds as `193.4 ms`; µs below 1 ms, s from 10 s on. Only 0 prints as 0."""
     if ns == 0:
@@ -32,11 +40,6 @@ def format_ns(ns: int) -> str:
 def format_span(ns: int) -> str:
     """Length of a trace or window for running text: as `format_ns`, but s from 1 s on."""
     return f"{ns / 1e9:.2f} s" if round(ns / 1e6, 1) >= 1_000 else format_ns(ns)
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 device`, `1,024 devices`."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def format_bytes(count: int) -> str:

@@ -285,7 +285,7 @@ def test_spread_decides_only_where_asked() -> None:
 def test_too_few_steps_are_said_to_be_too_few() -> None:
     verdict = only(against(noisy([10, 10]), STEPS, max_drop="3", confidence="95"))
     assert verdict.status is INCONCLUSIVE
-    assert verdict.reason == "2 steps do not show their spread: capture at least 5."
+    assert verdict.reason == "2 steps do not show a spread: capture at least 5."
 
 
 def test_a_baseline_without_steps_is_a_number_known_exactly() -> None:

@@ -403,7 +403,7 @@ def test_a_limit_that_any_share_meets_says_what_to_do(
         ("half.sqlite --require step_ms<=1", "Put an NVTX range around each step"),
         (
             "few.sqlite --baseline steps.json --max-drop 5 --confidence 95",
-            "2 steps do not show their spread: capture at least 5.",
+            "2 steps do not show a spread: capture at least 5.",
         ),
     ],
 )

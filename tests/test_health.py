@@ -311,7 +311,7 @@ GRAPH_AND_COPY = """
 def test_graph_launches_that_old_nsys_does_not_record(judge: Judge) -> None:
     entries = judge(GRAPH_AND_COPY, schema="3.7")
     assert codes(entries) == ["graph-launches-without-rows"]
-    check(entries[0], "warning", 1, "1 of 1 CUDA graph launches have no GPU row", "2024.6")
+    check(entries[0], "warning", 1, "1 of 1 CUDA graph launch has no GPU row", "2024.6")
     without_copies = "\n".join(line for line in GRAPH_AND_COPY.splitlines() if "d2h" not in line)
     entries = judge(without_copies, schema="3.7")
     assert codes(entries) == ["graph-launches-without-rows", "no-transfers"]
@@ -328,15 +328,15 @@ def test_graph_launches_that_are_recorded_are_not_missed(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("code", "spoil", "message"),
     [
-        ("rows-without-timestamp", 'SET start = 0, "end" = 0', "no timestamps"),
-        ("rows-ending-early", 'SET start = 9000, "end" = 8999', "end before they start"),
-        ("rows-unreadable", "SET start = 'soon'", "no usable numbers"),
+        ("rows-without-timestamp", 'SET start = 0, "end" = 0', "without timestamps"),
+        ("rows-ending-early", 'SET start = 9000, "end" = 8999', "with an end before the start"),
+        ("rows-unreadable", "SET start = 'soon'", "with values that are no usable numbers"),
     ],
 )
 def test_dropped_rows(judge: Judge, code: str, spoil: str, message: str) -> None:
     entries = judge(extra_sql=[f"UPDATE {KERNEL} {spoil} WHERE rowid = 2"])
     assert codes(entries) == [code, "launches-without-rows"]
-    check(entries[0], "warning", 1, f"1 rows of {KERNEL}", message, "left out")
+    check(entries[0], "warning", 1, f"1 row of {KERNEL} {message}", "was left out.")
 
 
 @pytest.mark.parametrize("times", ['start = 0, "end" = 1', 'start = 9000, "end" = 9000'])
@@ -505,7 +505,7 @@ def test_names_that_raise_no_suspicion(judge: Judge, name: str) -> None:
 def test_kernels_without_names(judge: Judge) -> None:
     entries = judge(extra_sql=[f"UPDATE {KERNEL} SET demangledName = 999 WHERE rowid = 1"])
     assert codes(entries) == ["kernels-without-names"]
-    check(entries[0], "warning", 1, "1 kernels have no name")
+    check(entries[0], "warning", 1, "1 kernel has no name")
 
 
 # Devices and origin

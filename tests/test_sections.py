@@ -31,6 +31,7 @@ from nsysoverlap.units import (
     format_ns,
     format_rate,
     format_span,
+    number_of,
     short_kernel,
 )
 from nsysoverlap.view import View
@@ -82,6 +83,12 @@ def test_sizes(count: int, text: str) -> None:
 def test_rates() -> None:
     rates = (None, 55.34, 1.0, 0.9994, 0.0042)
     assert [format_rate(rate) for rate in rates] == ["–", "55.3", "1.0", "0.999", "0.0042"]
+
+
+def test_numbers_of_things() -> None:
+    assert [number_of(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert number_of(1, "copy is", "copies are") == "1 copy is"
+    assert number_of(1_024, "copy is", "copies are") == "1,024 copies are"
 
 
 def test_stretches_of_trace_time() -> None:
@@ -497,7 +504,7 @@ def test_many_streams_keep_those_with_transfers() -> None:
     table = tables(report, STREAMS)["Streams, H200 dev 0, pid 17025"]
     assert len(table.rows) == 20
     assert table.rows[-1][0] == "99"
-    assert "11 less busy streams (11.1 µs together) are in the JSON report." in table.note
+    assert "Left out: 11 less busy streams (11.1 µs together), in the JSON report." in table.note
 
 
 def test_streams_only_when_asked_for() -> None:

@@ -71,7 +71,7 @@ def no_duplex(ctx: Context) -> Iterator[Finding]:
         code="no-duplex",
         severity=level,
         title="H2D and D2H copies take turns, though the link carries both at once",
-        detail=f"{n:,} copies follow one another directly without being told to wait, "
+        detail=f"{copies(n)} follow one another directly without being told to wait, "
         f"{_on_one_stream(ctx, turns)} of them on the stream of the one before.",
         remedy=(
             "Let copies of both directions run at once: "

@@ -12,7 +12,7 @@ from ..case import DeviceCase
 from ..exposure import in_graph
 from ..intervals import IntervalSet
 from ..rules import Role
-from ..units import format_bytes
+from ..units import format_bytes, number_of
 from .context import Context
 
 MOST_ROWS = 1_000
@@ -86,5 +86,5 @@ def size_text(ctx: Context, i: int, row: int) -> str:
 
 def copies(n: int, direction: str = "") -> str:
     """`1 D2H copy`, `1,024 copies`."""
-    words = [f"{n:,}", direction, "copy" if n == 1 else "copies"]
-    return " ".join(filter(None, words))
+    of = f"{direction} " if direction else ""
+    return number_of(n, f"{of}copy", f"{of}copies")

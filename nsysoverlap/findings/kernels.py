@@ -12,7 +12,7 @@ from ..intervals import IntervalSet
 from ..measures import format_share
 from ..report import Finding
 from ..rules import Role
-from ..units import format_bytes, format_ns, format_rate, short_kernel
+from ..units import format_bytes, format_ns, format_rate, number_of, short_kernel
 from .context import NOTE, WARNING, Context, Finder
 from .facts import named, ran_xla, size_text, xla_flag
 
@@ -47,7 +47,7 @@ def transfer_kernels(ctx: Context) -> Iterator[Finding]:
     yield Finding(
         code="transfer-kernels",
         severity=ctx.severity(cost) or NOTE,
-        title=f"Kernels that move host memory themselves: {n:,} of {n_all:,} transfers",
+        title=f"Kernels that move host memory themselves: {n:,} of {number_of(n_all, 'transfer')}",
         detail=_kernel_detail(ctx, picked),
         remedy=_kernel_remedy(ctx),
         cost_ns=cost,

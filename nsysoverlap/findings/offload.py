@@ -9,7 +9,7 @@ import numpy as np
 from ..labels import parse_label
 from ..relief import Stays, relief_curve, stays
 from ..report import Evidence, Finding, Relief, format_share
-from ..units import counted, format_bytes, format_ns
+from ..units import format_bytes, format_ns, number_of
 from .context import NOTE, WARNING, Context, Finder
 from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
 
@@ -145,10 +145,10 @@ def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
         return ""
     stay = format_ns(int(np.median(pairs.ns)))
     where = f"On {ctx.devices[i].label} " if len(ctx.devices) > 1 else ""
-    their = "its" if len(pairs.ns) == 1 else "their"
+    whose = "its" if len(pairs.ns) == 1 else "their"
     text = (
-        f"{where}{counted(len(pairs.ns), 'tensor')} stayed {stay} (median) on the host between "
-        f"the end of {their} D2H and the start of {their} reload."
+        f"{where}{number_of(len(pairs.ns), 'tensor')} stayed {stay} (median) on the host between "
+        f"the end of {whose} D2H and the start of {whose} reload."
     )
     first = np.stack([pairs.d2h, pairs.h2d], axis=1)[:MOST_ROWS].reshape(-1)
     ops = [op for row in first.tolist() if (op := ctx.op(i, row)) is not None]

@@ -68,7 +68,7 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
     yield Finding(
         code="late-h2d",
         severity=level,
-        title=f"Compute waits for {n_late:,} of {n_all:,} H2D copies, issued too late",
+        title=f"Compute waits for {n_late:,} of {copies(n_all, 'H2D')}, issued too late",
         detail=" ".join(filter(None, (_room(ctx, weights), _ops_detail(ctx, weights)))),
         remedy=_late_remedy(ctx, weights),
         cost_ns=cost,

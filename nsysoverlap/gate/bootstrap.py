@@ -34,7 +34,7 @@ class Sample(Protocol):
 
     @property
     def what(self) -> str:
-        """What they are, in the plural."""
+        """What one of them is."""
 
     @property
     def share(self) -> float:
@@ -58,8 +58,8 @@ class StepSample:
 
     @property
     def what(self) -> str:
-        """What is counted."""
-        return "steps"
+        """What one of them is."""
+        return "step"
 
     @property
     def share(self) -> float:
@@ -89,8 +89,8 @@ class RunSample:
 
     @property
     def what(self) -> str:
-        """What is counted."""
-        return "runs"
+        """What one of them is."""
+        return "run"
 
     @property
     def share(self) -> float:

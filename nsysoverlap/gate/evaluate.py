@@ -11,6 +11,7 @@ from typing import Protocol
 from ..quantities import Unit, format_value
 from ..report import DIRECTIONS, HealthEntry, OperationReport, OverlapReport
 from ..sentences import basis_line
+from ..units import number_of
 from .baseline import DEFAULT_MAX_DROP
 from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
 from .measuring import Measured, has_steps, measure
@@ -203,7 +204,8 @@ def _drop(
         n = verdict.baseline_spread.n if verdict.baseline_spread else 0
         return replace(
             verdict,
-            reason=f"{n} matching runs do not show their spread: record {MIN_STEPS}, or give "
+            reason=f"{number_of(n, 'matching run does', 'matching runs do')} not show a spread: "
+            f"record {MIN_STEPS}, or give "
             "--max-drop.",
         )
     if now.value is None:
@@ -247,7 +249,8 @@ def _by_spread(
     for sample in samples:
         if sample.n < MIN_STEPS:
             get = "capture" if sample is now else "record"
-            few = f"{sample.n} {sample.what} do not show their spread: {get} at least {MIN_STEPS}."
+            few = number_of(sample.n, f"{sample.what} does", f"{sample.what}s do")
+            few += f" not show a spread: {get} at least {MIN_STEPS}."
             return replace(verdict, reason=few)
     drop = measure_drop(now, then, float(allowed), float(level))
     verdict = replace(

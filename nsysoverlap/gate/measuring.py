@@ -18,6 +18,7 @@ from ..report import (
     StepReport,
     TimeBudget,
 )
+from ..units import number_of
 from .metrics import Metric, NoValueError, Part, Scope
 
 _MARK_STEPS = "Put an NVTX range around each step, or say with --steps how to find them."
@@ -144,5 +145,6 @@ def _median(parts: Sequence[Part], metric: Metric) -> tuple[Fraction, str]:
     """The median over the steps of one device, named after the device and the number of steps."""
     values = [metric.take(part) for part in parts]
     owner = parts[0].name.partition(" of ")[2]
-    name = f"{len(values)} steps of {owner}" if owner else f"{len(values)} steps"
+    steps = number_of(len(values), "step")
+    name = f"{steps} of {owner}" if owner else steps
     return statistics.median(values), name

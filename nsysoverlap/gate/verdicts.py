@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from ..units import counted
+from ..units import number_of
 from .metrics import Metric, Scope
 
 
@@ -95,7 +95,7 @@ class Verdicts:
     losses: tuple[Loss, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Verdicts of {counted(len(self.verdicts), 'limit')}: {self.status.value}>"
+        return f"<Verdicts of {number_of(len(self.verdicts), 'limit')}: {self.status.value}>"
 
     @property
     def status(self) -> Status:

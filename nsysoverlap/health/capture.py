@@ -10,7 +10,7 @@ import numpy as np
 from .. import schema
 from ..intervals import IntervalSet
 from ..report import HealthEntry, format_share
-from ..units import format_ns
+from ..units import format_ns, number_of
 from .case import Case, touches
 
 _LOST = "Error when processing events"
@@ -39,11 +39,12 @@ def events_lost(case: Case) -> Iterator[HealthEntry]:
     n_calls = facts.launches.n_launches or 0
     n_thunks = facts.launches.n_thunk_ranges or 0
     if not case.has_rows and (n_calls or n_thunks):
-        what = f"{n_calls:,} launches" if n_calls else f"{n_thunks:,} XLA thunk ranges"
+        launches = number_of(n_calls, "launch", "launches")
+        what = launches if n_calls else number_of(n_thunks, "XLA thunk range")
         yield HealthEntry(
             "events-lost",
             "error",
-            f"The trace holds {what} but not one GPU activity: their events were lost.",
+            f"The trace holds {what} but not one GPU activity: events were lost.",
             hint,
             count=n_calls or n_thunks,
         )
@@ -87,7 +88,7 @@ def opaque_graphs(case: Case) -> Iterator[HealthEntry]:
     yield HealthEntry(
         "graph-opaque",
         "error" if unusable else "warning",
-        f"{n:,} CUDA graph {'launch was' if n == 1 else 'launches were'} traced as a whole "
+        f"{number_of(n, 'CUDA graph launch was', 'CUDA graph launches were')} traced as a whole "
         f"({format_ns(opaque_ns)}, {format_share(alone_ns / busy_ns)} of busy GPU time lies in "
         f"{them} alone); {tail}.",
         _RECAPTURE_NODES,
@@ -99,12 +100,13 @@ def graphs_without_rows(case: Case) -> Iterator[HealthEntry]:
     """CUDA graph launches that left no row at all."""
     missing = case.classified.trace.facts.launches.n_graph_launches_without_row or 0
     if missing:
-        total = case.classified.trace.facts.launches.n_graph_launches
+        n_all = case.classified.trace.facts.launches.n_graph_launches or 0
+        total = number_of(n_all, "CUDA graph launch", "CUDA graph launches")
         yield HealthEntry(
             "graph-launches-without-rows",
             "warning" if case.copies_by_device.any() else "error",
-            f"{missing:,} of {total:,} CUDA graph launches have no GPU row: what ran inside "
-            "them is invisible (nsys before 2024.6 records nothing for a graph traced as a whole).",
+            f"{missing:,} of {total} {'has' if missing == 1 else 'have'} no GPU row: what ran "
+            "inside is unseen (nsys before 2024.6 records nothing for a graph traced as a whole).",
             _RECAPTURE_NODES,
             count=missing,
         )
@@ -138,7 +140,7 @@ def launches_without_rows(case: Case) -> Iterator[HealthEntry]:
             "launches-without-rows",
             "note",
             f"{missing:,} of {total:,} kernel launches and async copies "
-            f"({format_share(missing / total)}) have no GPU row.",
+            f"({format_share(missing / total)}) {'has' if missing == 1 else 'have'} no GPU row.",
             "Normal where they were captured into a CUDA graph or lie at the edge of the trace.",
             count=missing,
         )
@@ -209,7 +211,8 @@ def copies_without_rows(case: Case) -> Iterator[HealthEntry]:
         yield HealthEntry(
             "copies-without-rows",
             "warning",
-            f"{n:,} asynchronous copies were launched, but the export holds not one copy.",
+            f"{number_of(n, 'asynchronous copy was', 'asynchronous copies were')} launched, but "
+            "the export holds not one copy.",
             "Transfers may be missing; export all tables, or capture again.",
             count=n,
         )

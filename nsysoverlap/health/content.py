@@ -9,19 +9,24 @@ import numpy as np
 from ..report import HealthEntry
 from ..rules import comm_like_compute
 from ..trace import short_name
-from ..units import counted, format_ns
+from ..units import format_ns, number_of
 from .case import Case
 
 _SHOWN_NAMES = 3
 _LAST_COPY_KIND = 13
 
 
+def _count(n: int) -> str:
+    """The verb of so many."""
+    return "counts" if n == 1 else "count"
+
+
 def dropped_rows(case: Case) -> Iterator[HealthEntry]:
     """Rows that could not be used."""
     reasons = {
-        "no_timestamp": ("rows-without-timestamp", "have no timestamps (start = end = 0)"),
-        "negative_duration": ("rows-ending-early", "end before they start"),
-        "unreadable": ("rows-unreadable", "hold values that are no usable numbers"),
+        "no_timestamp": ("rows-without-timestamp", "without timestamps (start = end = 0)"),
+        "negative_duration": ("rows-ending-early", "with an end before the start"),
+        "unreadable": ("rows-unreadable", "with values that are no usable numbers"),
     }
     for dropped in case.classified.trace.facts.dropped:
         for field, (code, reason) in reasons.items():
@@ -30,7 +35,8 @@ def dropped_rows(case: Case) -> Iterator[HealthEntry]:
                 yield HealthEntry(
                     code,
                     "warning",
-                    f"{n:,} rows of {dropped.table} {reason} and were left out.",
+                    f"{number_of(n, 'row')} of {dropped.table} {reason} "
+                    f"{'was' if n == 1 else 'were'} left out.",
                     "Numbers may be too low; capture again if they matter.",
                     count=n,
                 )
@@ -58,7 +64,8 @@ def unknown_copies(case: Case) -> Iterator[HealthEntry]:
         yield HealthEntry(
             "unknown-copy-kind",
             "warning",
-            f"{n:,} copies are of an unknown kind ({shown}) and count as other work.",
+            f"{number_of(n, 'copy is', 'copies are')} of an unknown kind ({shown}) and {_count(n)} "
+            "as other work.",
             "Update nsysoverlap if this nsys is newer than it.",
             count=n,
         )
@@ -70,12 +77,11 @@ def suspicious_names(case: Case) -> Iterator[HealthEntry]:
     if found:
         names = ", ".join(short_name(name) for name, _, _ in found[:_SHOWN_NAMES])
         total = format_ns(sum(ns for _, ns, _ in found))
-        one = len(found) == 1
         yield HealthEntry(
             "comm-like-compute",
             "warning",
-            f"{counted(len(found), 'kernel name')} {'sounds' if one else 'sound'} like "
-            f"communication but {'counts' if one else 'count'} as compute ({total}): {names}.",
+            f"{number_of(len(found), 'kernel name sounds', 'kernel names sound')} like "
+            f"communication but {_count(len(found))} as compute ({total}): {names}.",
             "See `nsysoverlap rules --explain NAME`; a rule in `--config FILE` can say otherwise.",
             count=len(found),
         )
@@ -89,7 +95,8 @@ def unnamed_kernels(case: Case) -> Iterator[HealthEntry]:
         yield HealthEntry(
             "kernels-without-names",
             "warning",
-            f"{n:,} kernels have no name in the export and count as compute.",
+            f"{number_of(n, 'kernel has', 'kernels have')} no name in the export and {_count(n)} "
+            "as compute.",
             "Collectives among them would be counted wrongly; export the report again.",
             count=n,
         )

@@ -15,6 +15,7 @@ from ..gate.measuring import Measured
 from ..gate.metrics import Metric, Scope
 from ..gate.verdicts import Spread
 from ..report import OperationReport, OverlapReport
+from ..units import number_of
 from .database import Told, say_nothing
 from .store import Run, read_operations, read_runs
 from .tables import RUN_VALUES, gpu_names
@@ -43,7 +44,7 @@ class RunHistory:
         values = self._values(metric, scope)
         if not values:
             return Measured(None, reason=f"No earlier run matches ({self.wanted}).")
-        return Measured(statistics.median(values), f"{len(values)} runs")
+        return Measured(statistics.median(values), number_of(len(values), "run"))
 
     def spread(self, metric: Metric, scope: Scope) -> Spread | None:
         """The 10th and 90th percentile over runs."""
@@ -102,7 +103,7 @@ def matching_runs(
     runs = tuple(alike[-last:])
     shown = "".join(f", {key}={value}" for key, value in labels.items())
     return RunHistory(
-        name=f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of {path.name}",
+        name=f"{number_of(len(runs), 'run')} of {path.name}",
         runs=runs,
         operations=read_operations(path, runs[-1].run_id, told) if runs else (),
         wanted=f"{len(report.devices)} x {gpus}, over the {report.basis.kind}{shown}",

@@ -17,7 +17,7 @@ from ..measures import Overlap
 from ..palette import COLORS
 from ..rules import Role, RuleSet
 from ..trace import Trace
-from ..units import format_bytes, format_rate
+from ..units import format_bytes, format_rate, number_of
 from ..window import Window
 from .cases import Subject, device_name, options_for, subject
 from .pixels import distinct
@@ -219,5 +219,5 @@ def _details(what: Subject, rates: CopyRates) -> str:
     name = legible(what.trace.info.file_name, 60)
     n = len(what.cases)
     of = device_name(what.cases[0].device) if n == 1 else f"{n} devices"
-    copies = "1 copy" if len(rates) == 1 else f"{len(rates):,} copies"
+    copies = number_of(len(rates), "copy", "copies")
     return " · ".join([name, of, what.span, copies])

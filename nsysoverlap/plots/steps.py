@@ -12,6 +12,7 @@ from ..device_names import device_names
 from ..measures import Overlap, TimeBudget
 from ..palette import COLORS
 from ..report import OverlapReport
+from ..units import number_of
 from .findings import exposed_finding
 from .pixels import every
 from .style import (
@@ -218,5 +219,5 @@ def details_of(report: OverlapReport, of_several: str) -> str:
     elif n:
         parts.append(f"{of_several} {n} devices")
     if report.basis.steps:
-        parts.append(f"{report.basis.n_steps} steps, {legible(report.basis.steps)}")
+        parts.append(f"{number_of(report.basis.n_steps, 'step')}, {legible(report.basis.steps)}")
     return " · ".join(parts)

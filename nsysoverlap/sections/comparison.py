@@ -12,7 +12,7 @@ from ..compare import Change, Comparison
 from ..gate.metrics import METRICS
 from ..quantities import Unit, digits_apart, format_difference, format_value
 from ..report import Finding
-from ..units import NONE, format_ns
+from ..units import NONE, format_ns, number_of
 
 FORMAT = "nsysoverlap.comparison"
 FORMAT_VERSION = 1
@@ -111,7 +111,7 @@ def _operations(result: Comparison) -> list[Block]:
             )
         )
     per_step = " per step" if result.per_step else ""
-    note = _left_out(len(changed), "operations")
+    note = _left_out(len(changed), "operation")
     columns = ("operation", "", "exposed A", "exposed B", "change")
     return [Table(f"Operations, exposed time{per_step}", columns, tuple(rows), note, n_words=2)]
 
@@ -131,7 +131,7 @@ def _kernels(result: Comparison) -> list[Block]:
         for kernel in result.kernels[:MAX_ROWS]
     )
     columns = ("kernel", "role", "mean A", "mean B", "cost a step" if result.per_step else "cost")
-    notes = (_left_out(len(result.kernels), "kernels"), unlike)
+    notes = (_left_out(len(result.kernels), "kernel"), unlike)
     note = " ".join(filter(None, notes))
     return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]
 
@@ -139,12 +139,14 @@ def _kernels(result: Comparison) -> list[Block]:
 def _unlike(n: int) -> str:
     if not n:
         return ""
-    names = "1 kernel name is" if n == 1 else f"{n} kernel names are"
+    names = number_of(n, "kernel name is", "kernel names are")
     return f"{names} not compared: launched more often on one side, so perhaps other work."
 
 
 def _left_out(n: int, what: str) -> str:
-    return f"{n - MAX_ROWS} more {what} are in the JSON output." if n > MAX_ROWS else ""
+    if n <= MAX_ROWS:
+        return ""
+    return f"{number_of(n - MAX_ROWS, f'more {what} is', f'more {what}s are')} in the JSON output."
 
 
 def _findings(title: str, findings: tuple[Finding, ...]) -> list[Block]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..blocks import Block, Entries, Entry, Paragraph
 from ..report import Evidence, Finding, OverlapReport
-from ..units import counted, format_at, format_ns
+from ..units import format_at, format_ns, number_of
 from ..view import View
 
 N_TOP = 5
@@ -71,7 +71,7 @@ def _fix(finding: Finding) -> str:
 def _elsewhere(others: Sequence[Finding]) -> str:
     if not others:
         return ""
-    more = counted(len(others), "more trace")
+    more = number_of(len(others), "more trace")
     return f"The same on {more}, such as {_trace(others[0])}: --findings all."
 
 

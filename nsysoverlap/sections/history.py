@@ -12,7 +12,7 @@ from ..blocks import Block, Paragraph, Table, cleaned
 from ..history.store import Run
 from ..history.trend import MIN_RUNS
 from ..report import format_share
-from ..units import NONE, format_ns
+from ..units import NONE, format_ns, number_of
 
 FORMAT = "nsysoverlap.history"
 FORMAT_VERSION = 1
@@ -29,7 +29,7 @@ def history_blocks(runs: Sequence[Run], name: str) -> list[Block]:
 def headline(runs: Sequence[Run]) -> str:
     """The latest run that moved anything against those before it; a newer one is named first."""
     moved = [run for run in runs if run.values["both_hidden_share"] is not None]
-    n = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    n = number_of(len(runs), "run")
     if not moved:
         return f"{n}, none with host transfers."
     *before, last = (s for run in runs if (s := run.values["both_hidden_share"]) is not None)
@@ -39,7 +39,7 @@ def headline(runs: Sequence[Run]) -> str:
         who += f"{moved[-1].run_id},"
     text = f"{n}; {who} hid {format_share(last)} of its transfer time behind compute"
     if len(before) < MIN_RUNS:
-        there = f"{len(before)} {'is' if len(before) == 1 else 'are'} there"
+        there = f"{number_of(len(before), 'is', 'are')} there"
         return f"{text}. To compare it takes {MIN_RUNS} runs with transfers before it; {there}."
     median = statistics.median(before)
     low, high = min(before), max(before)

@@ -21,7 +21,7 @@ from ..report import (
     share,
 )
 from ..sentences import basis_line, headline, next_step
-from ..units import NONE, format_ns
+from ..units import NONE, format_ns, number_of
 from ..view import View
 from .finding_text import findings_section
 from .gain_tables import gain_section
@@ -165,7 +165,8 @@ def _streams_table(name: str, device: DeviceReport) -> Table:
     note = "Streams overlap: rows do not add up to the device."
     if left_out:
         rest = format_ns(sum(ns for stream in left_out for ns in stream.busy_ns.values()))
-        note += f" {len(left_out)} less busy streams ({rest} together) are in the JSON report."
+        less_busy = number_of(len(left_out), "less busy stream")
+        note += f" Left out: {less_busy} ({rest} together), in the JSON report."
     return Table(f"Streams, {name}", columns, tuple(rows), note, n_words=2)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from ..blocks import Block, Paragraph, Table, cleaned
 from ..gate.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..quantities import Unit, digits_apart, format_difference, format_value
-from ..units import NONE, format_ns
+from ..units import NONE, format_ns, number_of
 
 MAX_REASONS = 10
 MAX_NAMED = 2
@@ -32,11 +32,12 @@ def verdict_blocks(result: Verdicts) -> list[Block]:
 def headline(result: Verdicts) -> str:
     """The verdict in a sentence or two, with the reason where it did not pass."""
     n = len(result.verdicts)
-    limits = f"{n} limit{'s' if n != 1 else ''}"
+    limits = number_of(n, "limit")
     if result.blockers:
         named = " ".join(_stopped(text) for text in result.blockers[: _named(result)])
         more = len(result.blockers) - _named(result)
-        return f"Inconclusive: {named}{f' And {more} more reasons.' if more else ''}"
+        rest = f" And {number_of(more, 'more reason')}." if more else ""
+        return f"Inconclusive: {named}{rest}"
     failed = [v for v in result.verdicts if v.status is Status.FAILED]
     unknown = [v for v in result.verdicts if v.status is Status.INCONCLUSIVE]
     if failed:
@@ -125,7 +126,8 @@ def _reasons(result: Verdicts) -> list[Block]:
     if result.blockers:
         others = [Paragraph(_stopped(text)) for text in result.blockers[_named(result) :]]
         if len(others) > MAX_REASONS:
-            left = f"{len(others) - MAX_REASONS} more reasons; all are in the JSON output."
+            left = number_of(len(others) - MAX_REASONS, "more reason")
+            left += "; all are in the JSON output."
             others[MAX_REASONS:] = [Paragraph(left)]
         return [*others]
     said = headline(result)

@@ -44,7 +44,7 @@ def test_lost_events_make_the_run_void(recorded: Recorded) -> None:
 def test_the_recording_is_finished_by_the_driver(recorded: Recorded) -> None:
     log = (recorded.folder / "log.txt").read_text(encoding="utf-8")
     assert "Importer error status" in log
-    assert "recording 1 steps through libcudart.so" in log
+    assert "recording 1 step through libcudart.so" in log
     assert (recorded.folder / "trace.sqlite").is_file()
     assert not (recorded.folder / "trace.qdstrm").exists()
 

@@ -114,7 +114,7 @@ def test_the_report_command_draws_and_records(
     said = say(capsys, monkeypatch, "report", out, "--history", database)
     assert said.status == 0
     assert "Wrote results.md, results.json, frontier.png in out" in said.err
-    assert "Recorded 1 new runs in runs.db" in said.err
+    assert "Recorded 1 new run in runs.db" in said.err
     assert (out / "frontier.png").read_bytes().startswith(PNG)
 
 

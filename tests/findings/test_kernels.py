@@ -57,7 +57,7 @@ def test_only_those_of_the_steps_count(tmp_path: Path) -> None:
         )
     context = drawn(tmp_path, builder)
     assert context.n_steps == 1
-    assert only(context, "transfer-kernels").title.endswith(": 1 of 1 transfers")
+    assert only(context, "transfer-kernels").title.endswith(": 1 of 1 transfer")
 
 
 @pytest.mark.parametrize("unit_ns", [1000, 4000])

@@ -49,7 +49,7 @@ def test_compute_that_waits_for_a_reload(tmp_path: Path) -> None:
     finding = only(drawn(tmp_path, waiting().builder), "late-h2d")
     assert finding.cost_ns == 6 * MS
     assert finding.severity == "warning"
-    assert finding.title == "Compute waits for 1 of 1 H2D copies, issued too late"
+    assert finding.title == "Compute waits for 1 of 1 H2D copy, issued too late"
     assert "By cost: cudaMemcpyAsync." in finding.detail
     assert "cudaStreamWaitEvent" in finding.remedy
     (row,) = finding.evidence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...device_names import NAMES, device_names
 from ...report import OverlapReport, TimeBudget, format_share, share
-from ...units import clean_text, format_ns
+from ...units import clean_text, format_ns, number_of
 
 BAR_LEFT, BAR_WIDTH = 190.0, 640.0
 ROW, BAR = 34.0, 20.0
@@ -117,7 +117,8 @@ def budget_chart(report: OverlapReport) -> BarChart | None:
         _described(rows),
         rows,
         _legend(rows, BUDGET_TITLES),
-        f"The {len(shown)} devices with the most exposed time; {rest} more are in the JSON report."
+        f"The {len(shown)} devices with the most exposed time; "
+        f"{number_of(rest, 'more is', 'more are')} in the JSON report."
         if rest
         else "",
     )

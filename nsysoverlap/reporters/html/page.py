@@ -20,7 +20,7 @@ from ...sections.gain_tables import gain_section
 from ...sections.step_tables import steps_section
 from ...sections.transfer_tables import transfers_section, unified_section
 from ...sentences import basis_line, headline
-from ...units import clean_text, counted, format_bytes, format_ns
+from ...units import clean_text, format_bytes, format_ns, number_of
 from ...view import View
 from ..interface import Layout
 from .charts import budget_chart, split_chart
@@ -71,7 +71,7 @@ def render_html(report: OverlapReport, layout: Layout) -> str:
         lstrip_blocks=True,
     )
     env.filters["pieces"] = _CODE.split
-    env.filters["counted"] = counted
+    env.filters["number_of"] = number_of
     env.filters["tight"] = lambda text: _UNIT.sub("\u00a0", text)
     script = "\n".join(loader.get_source(env, name)[0] for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
