@@ -13,7 +13,7 @@ from ..report import Effective, Finding, Slowdown, format_share
 from ..rules import Role
 from ..units import format_bytes, format_ns
 from .context import NOTE, Context, Finder
-from .facts import a_step, hiding, pageable, size_text, spans
+from .facts import a_step, hiding, pageable, size_text, spans, waits_on_host
 
 LEAST_RATIO = 1.01
 """Durations alone and beside transfers differ by less than this without any reason."""
@@ -33,7 +33,8 @@ def not_enough_compute(ctx: Context) -> Iterator[Finding]:
 
     **What helps**: move fewer bytes. Offload tensors that take much compute to make for their size
     (layer inputs, attention outputs) and recompute or keep the rest: fewer names in
-    `jax.checkpoint_policies.save_and_offload_only_these_names`.
+    `jax.checkpoint_policies.save_and_offload_only_these_names`. Of optimizer state or parameters
+    leave a part on the device.
 
     **Silent** for less than 0.1 % of the time.
     """
@@ -62,8 +63,10 @@ def not_enough_compute(ctx: Context) -> Iterator[Finding]:
             f"compute and communication together last {_per_step(ctx, side.active_ns)}."
         ),
         remedy=(
-            "Move fewer bytes: offload tensors that take much compute to make for their size, and "
-            "recompute or keep the others (fewer names in "
+            "Move fewer bytes: leave a part of the optimizer state or parameters on the device."
+            if waits_on_host(ctx, worst)
+            else "Move fewer bytes: offload tensors that take much compute to make for their size, "
+            "and recompute or keep the others (fewer names in "
             "jax.checkpoint_policies.save_and_offload_only_these_names)."
         ),
         cost_ns=cost,

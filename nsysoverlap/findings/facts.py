@@ -11,6 +11,7 @@ from ..arrays import BoolArray, Int64Array
 from ..case import DeviceCase
 from ..exposure import in_graph
 from ..intervals import IntervalSet
+from ..relief import relief_curve
 from ..rules import Role
 from ..units import format_bytes, number_of
 from .context import Context
@@ -44,6 +45,22 @@ def spans(case: DeviceCase) -> tuple[Int64Array, Int64Array]:
     pieces = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
     edges = np.array(pieces, dtype=np.int64).reshape(len(pieces), 2)
     return edges[:, 0], edges[:, 1]
+
+
+def waits_on_host(ctx: Context, i: int) -> bool:
+    """Whether what the device of case i fetches is on the host before a step begins.
+
+    So it is with optimizer state, parameters and inputs, which come in before they go out or never
+    go out; activations go out first. Told from the median step by relief; False without steps.
+    """
+    device = ctx.devices[i]
+    step = next((step for step in device.steps if step.relief == device.relief), None)
+    if step is None or not step.h2d.n:
+        return False
+    if step.relief is None or not step.relief.offloaded_bytes:
+        return True
+    level = relief_curve(ctx.cases[i].rows, (step.start_ns, step.end_ns))[1]
+    return bool(level.max() < -level.min())
 
 
 def hiding(case: DeviceCase) -> IntervalSet:

@@ -16,7 +16,7 @@ from ..report import Evidence, Finding
 from ..rules import Role
 from ..units import format_at, format_ms, format_ns, short_kernel
 from .context import Context, Finder
-from .facts import copies, ran_xla, size_text
+from .facts import copies, ran_xla, size_text, waits_on_host
 from .queues import (
     Queue,
     latest_record,
@@ -105,6 +105,7 @@ def head_of_line(ctx: Context) -> Iterator[Finding]:
     ]
     n = sum(int((weight > 0).sum()) for weight in weights)
     lost = sum(int(weight.sum()) for weight in weights)
+    worst = max(range(len(weights)), key=lambda i: int(weights[i].sum()))
     yield Finding(
         code="head-of-line",
         severity=level,
@@ -112,14 +113,7 @@ def head_of_line(ctx: Context) -> Iterator[Finding]:
         f"{'transfer' if n == 1 else 'transfers'}",
         detail=f"{format_ns(lost // n)} each on average: {_behind(ctx, blocks)} stood behind a "
         "transfer on its stream, and the next kernel waited for it.",
-        remedy=(
-            "Let the transfer start after that work: pass the offloaded tensor and the weights the "
-            "layer still needs through one jax.lax.optimization_barrier before checkpoint_name "
-            "(XLA issues asynchronous copies on a few streams in turn; depends on the version)."
-            if ran_xla(ctx)
-            else "Give long transfers streams of their own, and issue short copies that compute "
-            "needs on another."
-        ),
+        remedy=_behind_remedy(ctx, worst),
         cost_ns=cost,
         evidence=tuple(_block_example(ctx, blocks[i], i, row) for i, row in ctx.worst(weights)),
     )
@@ -235,6 +229,21 @@ def _kind(case: DeviceCase, queue: Queue, at: Int64Array) -> Int64Array:
     moved = np.where(role == Role.H2D, 3, 4)
     result: Int64Array = np.where(transfer >= 0, moved, np.minimum(queue.table[at], 2))
     return result
+
+
+def _behind_remedy(ctx: Context, i: int) -> str:
+    if not ran_xla(ctx):
+        return (
+            "Give long transfers streams of their own, and issue short copies that compute needs "
+            "on another."
+        )
+    # Only an activation has a checkpoint_name.
+    where = "" if waits_on_host(ctx, i) else " before checkpoint_name"
+    return (
+        "Let the transfer start after that work: pass the offloaded tensor and what the layer "
+        f"still needs through one jax.lax.optimization_barrier{where} (XLA issues asynchronous "
+        "copies on a few streams in turn; depends on the version)."
+    )
 
 
 def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:

@@ -33,7 +33,7 @@ SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 
 
 def late_h2d(ctx: Context) -> Iterator[Finding]:
-    """Compute waits for data that comes back from the host, because its copy was issued too late.
+    """Compute waits for data that comes from the host, because its copy was issued too late.
 
     Looks at H2D copies from pinned memory outside CUDA graphs. Compute waits for one where a
     stream wait or the order of one stream proves it; where the export cannot tell, where a kernel
@@ -41,12 +41,12 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
 
     **Cost**: time per step during which nothing hid an H2D copy and the next kernel waited for it.
 
-    **What helps**: issue the reload one or two layers before its use. In JAX tie its source to an
-    earlier gradient with `jax.lax.optimization_barrier`, or carry the reloaded tensor through the
-    scan; what is on the host when the step begins (optimizer state, parameters) can be tied to
-    anything earlier. XLA's scheduler counts a fixed time for every host copy (5 ms in 2026), so
-    split larger tensors. Elsewhere copy on a stream of its own and let compute wait for the copy's
-    event only where the data is used.
+    **What helps**: issue the copy one or two layers before its use. In JAX tie its source to an
+    earlier gradient with `jax.lax.optimization_barrier`, or carry a reloaded activation through the
+    scan; optimizer state and parameters are on the host from the start of the step, so nothing but
+    device memory keeps them from coming early. XLA's scheduler counts a fixed time for every host
+    copy (5 ms in 2026), so split larger tensors. Elsewhere copy on a stream of its own and let
+    compute wait for the copy's event only where the data is used.
 
     **Silent** for less than 0.1 % of the time, and for copies that nothing waits for.
     """
@@ -249,13 +249,13 @@ def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
 def _late_remedy(ctx: Context, weights: list[Int64Array]) -> str:
     if not ran_xla(ctx):
         return (
-            "Issue the reload one layer ahead: cudaMemcpyAsync on a stream of its own, and "
+            "Issue the copy one layer ahead: cudaMemcpyAsync on a stream of its own, and "
             "cudaStreamWaitEvent on its event only before the kernel that uses the data."
         )
     if xla_flag(ctx, SCHEDULER) == "false":
         return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a reload only where it is "
-            "used."
+            f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a copy only where its "
+            "data is used."
         )
     if _was_there_before(ctx, weights):
         earlier = (
@@ -319,5 +319,5 @@ def _beside_remedy(ctx: Context) -> str:
         )
     return (
         f"--{SCHEDULER}=true is set, so what is left is dependence: each copy's result is needed "
-        "at once. Start reloads earlier with jax.lax.optimization_barrier."
+        "at once. Start H2D copies earlier with jax.lax.optimization_barrier."
     )

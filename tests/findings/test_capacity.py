@@ -73,6 +73,15 @@ def test_compute_of_one_step_does_not_help_another(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "says"), [("d2h", "save_and_offload_only_these_names"), ("h2d", "optimizer state")]
+)
+def test_the_remedy_fits_what_is_offloaded(tmp_path: Path, kind: str, says: str) -> None:
+    builder = draw(f"dev0 s7 compute: ##......\ndev0 s20 {kind}: .####...", unit_ns=MS)
+    builder.nvtx("step 0", -900_000, 6 * MS)
+    assert says in only(drawn(tmp_path, builder), "not-enough-compute").remedy
+
+
 def beside(kind: str, alone: int, under: int, *, n: int = 3, copy: int = 0) -> TraceBuilder:
     """n launches alone, then n with a D2H of `copy` ms (default: as long) beside each."""
     builder = TraceBuilder()

@@ -267,6 +267,15 @@ def test_the_remedy_for_xla_is_a_barrier(tmp_path: Path) -> None:
     assert "depends on the version" in finding.remedy
 
 
+def test_optimizer_state_has_no_checkpoint_name(tmp_path: Path) -> None:
+    scene = blocked()
+    scene.run("h2d", 70, 1, 1 * MS, 2 * MS)
+    scene.builder.env("XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true")
+    scene.label("step 0", 0, 900)
+    finding = only(drawn(tmp_path, scene.builder), "head-of-line")
+    assert "through one jax.lax.optimization_barrier (XLA" in finding.remedy
+
+
 def test_all_transfers_in_front_of_the_work_hold_it_up(tmp_path: Path) -> None:
     scene = Scene()
     scene.run("compute", 7, 10, 1 * MS, 5 * MS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap.findings import Context
+from nsysoverlap.findings.facts import waits_on_host
 from nsysoverlap.report import Finding
 
 from ..casekit import Scene
@@ -153,6 +154,8 @@ def test_the_remedy_fits_what_came_back(tmp_path: Path, left_first: bool) -> Non
         ("jax_capture_optimizer", "Most of this was on the host when the step began"),
         ("jax_capture_published", "start the reload one or two layers ahead"),
         ("jax_fsdp2_lhs", "Start the reload one or two layers ahead"),
+        ("jax_capture_barrier_scan", "carry the reloaded tensor through the scan"),
+        ("jax_unroll_lhs", "carry the reloaded tensor through the scan"),
     ],
 )
 def test_the_remedy_of_real_reloads(name: str, words: str) -> None:
@@ -314,3 +317,31 @@ def test_real_traces_where_nothing_waits(name: str) -> None:
 def test_a_graph_that_serialises_is_no_late_reload() -> None:
     context = context_of(h200("jax_scan_pipelined_graph_node"))
     assert fired(context, "late-h2d") == fired(context, "nothing-beside") == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("h2d", "d2h", True),
+        ("d2h", "h2d", False),
+        ("h2d", "h2d", True),
+        ("d2h", "d2h", False),
+    ],
+)
+def test_what_is_on_the_host_before_a_step(
+    tmp_path: Path, first: str, second: str, expected: bool
+) -> None:
+    """Optimizer state comes in before it goes out, parameters only come in."""
+    builder = draw(
+        f"""
+        dev0 s7  compute: ##########
+        dev0 s20 {first}: .##.......
+        dev0 s21 {second}: ......##..
+        """,
+        unit_ns=MS,
+    )
+    assert not waits_on_host(drawn(tmp_path, builder), 0)
+    builder.nvtx("step 0", -900_000, 9 * MS)
+    context = drawn(tmp_path, builder)
+    assert context.n_steps == 1
+    assert waits_on_host(context, 0) is expected
