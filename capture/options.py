@@ -52,9 +52,16 @@ _PATH = re.compile(r"(?<![\w.])/[^\s,'\"]*")
 
 
 def xla_flags(text: str) -> dict[str, str]:
-    """Flags of an XLA_FLAGS value by name; a flag without a value is "true"."""
+    """Flags of an XLA_FLAGS value by name; a flag without a value is "true".
+
+    Raises `RefusedError` for a quote that is not closed.
+    """
     found = {}
-    for part in shlex.split(text):
+    try:
+        parts = shlex.split(text)
+    except ValueError as error:
+        raise RefusedError(f"XLA_FLAGS cannot be read: {error}.", "Close the quote.") from error
+    for part in parts:
         name, _, value = part.lstrip("-").partition("=")
         found[name] = value if "=" in part else "true"
     return found

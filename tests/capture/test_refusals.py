@@ -120,6 +120,8 @@ def test_inherited_flags_that_the_arm_decides() -> None:
     with pytest.raises(RefusedError, match="XLA_FLAGS sets xla_gpu_enable_latency_hiding_sch"):
         check_environment(find_arm(tiny(), "keep"), {"XLA_FLAGS": f"--xla_dump_to=/x {flag}"})
     check_environment(find_arm(tiny(), "keep"), {"XLA_FLAGS": "--xla_gpu_autotune_level=0"})
+    with pytest.raises(RefusedError, match=r"XLA_FLAGS cannot be read: No closing quotation\."):
+        check_environment(find_arm(tiny(), "keep"), {"XLA_FLAGS": "--xla_dump_to='/x"})
 
 
 def test_a_variable_that_contradicts_the_configuration(tmp_path: Path) -> None:
