@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,22 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         *("CI", "GITHUB_STEP_SUMMARY", "NSYSOVERLAP_DEBUG"),
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+def _all_may_enter(folder: Path) -> bool:
+    return folder.is_dir() and all(f.stat().st_mode & 0o001 for f in (folder, *folder.parents))
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder every user may enter, unlike pytest's: for root, who becomes another user there."""
+    places = (Path(name) for name in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"))
+    place = next((place for place in places if os.geteuid() or _all_may_enter(place)), None)
+    if place is None:
+        pytest.skip("no folder here that every user may enter")
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.fixture

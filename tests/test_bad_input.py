@@ -11,8 +11,7 @@ import random
 import shutil
 import sqlite3
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -247,14 +246,6 @@ def test_open_writer(tmp_path: Path) -> None:
         assert snapshot(tmp_path) == before
     # Closing moved the log into the file.
     assert run("report", path).exit_code == 0
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder every user may enter, unlike pytest's."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

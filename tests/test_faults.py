@@ -8,10 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -107,18 +105,11 @@ def test_a_full_device(command: str) -> None:
     assert "full: cannot be written (No space left on device)" in done.stderr
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder every user may enter, unlike pytest's, with a trace that every user may read."""
-    with tempfile.TemporaryDirectory() as name:
-        shutil.copyfile(h200("micro_hidden"), Path(name, "t.sqlite"))
-        Path(name, "t.sqlite").chmod(0o644)
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
 @pytest.mark.parametrize("command", ["report", "transfers", "export", "plot", "slim"])
 def test_a_folder_closed_to_us(command: str, open_folder: Path) -> None:
+    shutil.copyfile(h200("micro_hidden"), open_folder / "t.sqlite")
+    (open_folder / "t.sqlite").chmod(0o644)
+
     def write(folder: Path) -> Result:
         out = str(folder / "out.png")
         where = [out] if command == "slim" else ["-o", out]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,16 +15,14 @@ from nsysoverlap.output import check_target, write_atomically
 
 
 @pytest.fixture
-def plain_user() -> Iterator[Path]:
+def plain_user(open_folder: Path) -> Iterator[Path]:
     """An own folder, and no root rights for the test: root may write everywhere."""
     user = os.geteuid()
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        if user == 0:
-            os.chown(name, 65534, -1)
-            os.seteuid(65534)
-        yield Path(name)
-        os.seteuid(user)
+    if user == 0:
+        os.chown(open_folder, 65534, -1)
+        os.seteuid(65534)
+    yield open_folder
+    os.seteuid(user)
 
 
 def test_text_and_bytes(tmp_path: Path) -> None:
