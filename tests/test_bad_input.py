@@ -417,3 +417,12 @@ def test_steps_that_are_none(tmp_path: Path, options: list[str], said: str) -> N
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: ")
     assert said in result.stderr
+
+
+def test_a_path_longer_than_sqlite_opens(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["d" * 200] * 3)
+    folder.mkdir(parents=True)
+    result = run("report", shutil.move(build(tmp_path / "t.sqlite", DRAWING), folder))
+    assert result.exit_code == 2
+    assert "Error: t.sqlite: its path has " in result.stderr
+    assert "more than SQLite can open (504). Move the file to" in result.stderr

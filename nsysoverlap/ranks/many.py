@@ -81,18 +81,17 @@ def _identity(path: Path) -> object:
 
 
 def _in_folder(folder: Path) -> list[Path]:
+    name = folder.resolve().name or folder
     try:
         files = [file for file in folder.iterdir() if not file.name.startswith(".")]
     except OSError as error:
         raise TraceFileError(
-            f"{folder.name or folder}: the folder cannot be read ({error.strerror}).",
-            "Check the path.",
+            f"{name}: the folder cannot be read ({error.strerror}).", "Check the path."
         ) from error
     found = _traces_among(files)
     if not found:
         raise TraceFileError(
-            f"{folder.resolve().name or folder}: the folder holds no traces (.sqlite or .nsys-rep "
-            "files).",
+            f"{name}: the folder holds no traces (.sqlite or .nsys-rep files).",
             "Give a folder of exports made by `nsys export --type sqlite REPORT.nsys-rep`.",
         )
     return found

@@ -21,6 +21,7 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 
 _MAGIC = b"SQLite format 3\x00"
 _EXPORT_HINT = "Give an export made by `nsys export --type sqlite REPORT.nsys-rep`."
 _AGAIN_HINT = "Copy or export the file again."
+_LONGEST_PATH = 504
 _COMPRESSED = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 
 
@@ -37,6 +38,13 @@ def check_file(path: Path) -> None:
             head = file.read(512)
         _check_header(name, head, size)
         _check_logs(path)
+        length = len(os.fsencode(path.resolve()))
+        if length > _LONGEST_PATH:
+            raise TraceFileError(
+                f"{name}: its path has {length} bytes, more than SQLite can open "
+                f"({_LONGEST_PATH}).",
+                "Move the file to a folder with a shorter path.",
+            )
     except PermissionError as error:
         raise TraceFileError(
             f"{name}: no permission to read it.", "Ask its owner, or `chmod +r` it."
