@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from .report import OverlapReport
@@ -13,6 +14,20 @@ NAMES = {"h2d": "H2D", "d2h": "D2H", "both": "both", "unified_h2d": "H2D", "unif
 
 def device_names(report: OverlapReport) -> list[str]:
     """One name per device: `H200 dev 0, pid 17025`, or `rank 3: H200 dev 0` if traces differ."""
+    return _numbered(_names(report))
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Names that repeat, as of equal pids in two virtual machines, with a number each."""
+    n, seen = Counter(names), Counter[str]()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(f"{name} ({seen[name]} of {n[name]})" if n[name] > 1 else name)
+    return found
+
+
+def _names(report: OverlapReport) -> list[str]:
     devices = report.devices
     if len(report.traces) < 2:
         return [device.label for device in devices]

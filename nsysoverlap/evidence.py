@@ -6,11 +6,14 @@ from .report import Evidence, OverlapReport
 
 
 def evidence_device(report: OverlapReport, row: Evidence) -> int | None:
-    """Place of the device in `OverlapReport.devices`; None where evidence names none of them."""
-    for i, device in enumerate(report.devices):
-        if device.label == row.device and row.trace in (None, device.trace):
-            return i
-    return None
+    """Place in `OverlapReport.devices`; None where evidence names no device, or two alike."""
+    found = [
+        i
+        for i, device in enumerate(report.devices)
+        if device.label == row.device and row.trace in (None, device.trace)
+    ]
+    alike = row.trace is not None and len(found) > 1
+    return found[0] if found and not alike else None
 
 
 def evidence_stretches(report: OverlapReport) -> list[list[tuple[int, int]]]:

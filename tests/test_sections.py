@@ -9,8 +9,10 @@ import pytest
 from nsysoverlap.blocks import Command, Entries, Paragraph, Table
 from nsysoverlap.device_names import device_names
 from nsysoverlap.errors import UsageError
+from nsysoverlap.evidence import evidence_device
 from nsysoverlap.report import (
     Basis,
+    Evidence,
     HealthEntry,
     LinkReport,
     OpaqueBounds,
@@ -443,6 +445,16 @@ def test_device_names_tell_devices_apart() -> None:
         "a.sqlite: H200 dev 0, pid 1",
         "a.sqlite: H200 dev 0, pid 2",
     ]
+    # Processes of two virtual machines.
+    alike = (two[0], two[0], two[1])
+    report = OverlapReport(traces[:1], (), alike)
+    assert device_names(report) == [
+        "H200 dev 0, pid 1 (1 of 2)",
+        "H200 dev 0, pid 1 (2 of 2)",
+        "H200 dev 0, pid 2",
+    ]
+    rows = [Evidence(0, 1, "", None, device.label, "a.sqlite") for device in two]
+    assert [evidence_device(report, row) for row in rows] == [None, 2]
 
 
 def test_time_budget_parts_and_their_sum() -> None:
