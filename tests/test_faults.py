@@ -46,8 +46,8 @@ PAUSED = """
 import time
 from nsysoverlap.slim.copying import _Copy
 strings = _Copy.strings
-def and_wait(copy):
-    strings(copy)
+def and_wait(*arguments):
+    strings(*arguments)
     print("busy", file=sys.stderr, flush=True)
     time.sleep(600)
 _Copy.strings = and_wait
