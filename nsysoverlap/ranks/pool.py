@@ -6,11 +6,12 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -35,21 +36,22 @@ def run_pool(
         with _pool(jobs) as pool:
             with _signals_blocked():
                 tasks = {pool.submit(work, paths[i], options, names[i], 1): i for i in left}
-            for i, outcome in _results(tasks):
+            for i, outcome in _results(tasks, jobs):
                 del left[i]
                 yield i, outcome
     except BrokenProcessPool:
         yield from _one_by_one(work, paths, names, options, list(left))
 
 
-def _results(tasks: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]:
+def _results(tasks: dict[Future[Outcome], int], jobs: int) -> Iterator[tuple[int, Outcome]]:
     """Outcomes as they come; each is forgotten here at once, so that memory stays flat."""
     while tasks:
-        for future in _finished(tasks):
+        # Tasks begin in order: those that run are the first of what is left.
+        for future in _finished(list(islice(tasks, jobs))):
             yield tasks.pop(future), future.result()
 
 
-def _finished(tasks: Iterable[Future[Outcome]]) -> set[Future[Outcome]]:
+def _finished(tasks: Sequence[Future[Outcome]]) -> set[Future[Outcome]]:
     """Those that are done, after a short wait for one: an interrupt is not seen before.
 
     Raised inside `wait` it could leave locks behind that nobody opens again.
