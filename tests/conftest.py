@@ -36,11 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may depend on the terminal, the CI system or the nsys that the tests run with."""
+    """Nothing may depend on the terminal, the CI system or the programs that the tests run with."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in (
         *("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
-        *("CI", "GITHUB_STEP_SUMMARY", "NSYSOVERLAP_DEBUG", "NSYS"),
+        *("CI", "GITHUB_STEP_SUMMARY", "NSYSOVERLAP_DEBUG", "NSYS", "MPLBACKEND"),
     ):
         monkeypatch.delenv(name, raising=False)
 
