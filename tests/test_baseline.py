@@ -116,6 +116,10 @@ def test_equal_reports_match() -> None:
             replace(plain(), devices=(replace(busy_device(), gpu_name="NVIDIA GB200"),)),
             "it ran on NVIDIA GB200, this run on NVIDIA H200",
         ),
+        (
+            replace(plain(), devices=(busy_device(), busy_device())),
+            "it has 2 devices, this run 1",
+        ),
     ],
 )
 def test_unlike_reports_do_not(then: OverlapReport, reason: str) -> None:

@@ -76,7 +76,8 @@ def test_nothing_without_transfers() -> None:
         (
             Relief(5, 4),
             "5 B of the 4 B offloaded a step were on the host at once (125.0 %): the most device "
-            "memory it can free. More than was offloaded: some of it was on the host before.",
+            "memory it can free. More than was offloaded: some came back that had not left in that "
+            "time.",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from ..errors import ConfigError, NsysOverlapError
 from ..output import write_atomically
 from ..report import DIRECTIONS, OperationReport, OverlapReport
 from ..report import FORMAT as REPORT_FORMAT
+from ..units import number_of
 from .bootstrap import Sample, steps_sample
 from .measuring import Measured, measure
 from .metrics import METRICS, Metric, Scope
@@ -145,4 +146,7 @@ def mismatches(now: OverlapReport, then: OverlapReport) -> list[str]:
     gpus = [sorted({d.gpu_name or "unknown GPU" for d in report.devices}) for report in (then, now)]
     if gpus[0] != gpus[1]:
         found.append(f"it ran on {', '.join(gpus[0])}, this run on {', '.join(gpus[1])}")
+    n_then, n_now = len(then.devices), len(now.devices)
+    if n_then != n_now:
+        found.append(f"it has {number_of(n_then, 'device')}, this run {n_now:,}")
     return found

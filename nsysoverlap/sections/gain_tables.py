@@ -75,7 +75,7 @@ def _relief_text(device: DeviceReport) -> str:
             "most device memory it can free."
         )
     if relief.relief_bytes > relief.offloaded_bytes:
-        text += " More than was offloaded: some of it was on the host before."
+        text += " More than was offloaded: some came back that had not left in that time."
     if relief.excluded_bytes:
         text += f" Left out: {excluded} in sizes that moved in one direction only."
     return text
