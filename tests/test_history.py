@@ -477,9 +477,9 @@ def test_history_says_where_the_latest_run_lies(tmp_path: Path) -> None:
     ("values", "empty", "said"),
     [
         ([90], 0, "1 run; the latest hid 90.0 % of its transfer time behind compute. To compare it "
-         "takes 5 runs with transfers before it; 0 are there."),
+         "takes 5 runs with transfers before it; 0 are shown."),
         ([90, 80], 0, "2 runs; the latest hid 80.0 % of its transfer time behind compute. To "
-         "compare it takes 5 runs with transfers before it; 1 is there."),
+         "compare it takes 5 runs with transfers before it; 1 is shown."),
         ([90, 80], 1, "3 runs; the latest, run 3, moved nothing; the last that did, run 2, hid "
          "80.0 % of its transfer time behind compute. To compare it takes 5 runs"),
         ([90, 91, 92, 93, 94, 80], 2, "8 runs; the latest, run 8, moved nothing; the last that "

@@ -39,8 +39,8 @@ def headline(runs: Sequence[Run]) -> str:
         who += f"{moved[-1].run_id},"
     text = f"{n}; {who} hid {format_share(last)} of its transfer time behind compute"
     if len(before) < MIN_RUNS:
-        there = f"{number_of(len(before), 'is', 'are')} there"
-        return f"{text}. To compare it takes {MIN_RUNS} runs with transfers before it; {there}."
+        shown = f"{number_of(len(before), 'is', 'are')} shown"
+        return f"{text}. To compare it takes {MIN_RUNS} runs with transfers before it; {shown}."
     median = statistics.median(before)
     low, high = min(before), max(before)
     place = "within" if low <= last <= high else ("below" if last < low else "above")
