@@ -64,7 +64,7 @@ def _replace(target: Path, pieces: Iterable[bytes]) -> None:
     if target.exists() and not os.access(target, os.W_OK, effective_ids=effective):
         # Renaming over a write-protected file would work, and is not what its owner wants.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~current_umask()
     name = None
     try:
         with interrupts_held():
@@ -81,7 +81,7 @@ def _replace(target: Path, pieces: Iterable[bytes]) -> None:
         raise
 
 
-def _umask() -> int:
+def current_umask() -> int:
     """The process's umask, which can only be read by setting it."""
     current = os.umask(0o077)
     os.umask(current)

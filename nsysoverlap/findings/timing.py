@@ -8,7 +8,6 @@ import numpy as np
 
 from ..arrays import Int64Array
 from ..intervals import IntervalSet
-from ..relief import stays
 from ..report import Finding, format_share
 from ..rules import Role
 from ..units import format_ns, short_kernel
@@ -23,6 +22,7 @@ from .facts import (
     ran_xla,
     size_text,
     spans,
+    waits_on_host,
     xla_flag,
 )
 from .waits import SOON_NS, Waits, waits_of
@@ -70,7 +70,7 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
         severity=level,
         title=f"Compute waits for {n_late:,} of {copies(n_all, 'H2D')}, issued too late",
         detail=" ".join(filter(None, (_room(ctx, weights), _ops_detail(ctx, weights)))),
-        remedy=_late_remedy(ctx, weights),
+        remedy=_late_remedy(ctx, waits_on_host(ctx, totals.index(max(totals)))),
         cost_ns=cost,
         evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
     )
@@ -246,7 +246,7 @@ def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
     return any(len(role) > 1 for role in roles)
 
 
-def _late_remedy(ctx: Context, weights: list[Int64Array]) -> str:
+def _late_remedy(ctx: Context, on_host: bool) -> str:
     if not ran_xla(ctx):
         return (
             "Issue the copy one layer ahead: cudaMemcpyAsync on a stream of its own, and "
@@ -257,7 +257,7 @@ def _late_remedy(ctx: Context, weights: list[Int64Array]) -> str:
             f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a copy only where its "
             "data is used."
         )
-    if _was_there_before(ctx, weights):
+    if on_host:
         earlier = (
             "the reload earlier. Most of this was on the host when the step began (optimizer "
             "state, parameters), so that no work of the step has to come first: tie its source to "
@@ -273,25 +273,6 @@ def _late_remedy(ctx: Context, weights: list[Int64Array]) -> str:
         "size (5 ms in 2026, depends on the version), so split tensors that take longer into "
         "pieces."
     )
-
-
-def _was_there_before(ctx: Context, weights: list[Int64Array]) -> bool:
-    """Whether most of what compute waited for left for the host before its step, or never did.
-
-    Judged by the step that lost most on the device that lost most: steps are alike.
-    """
-    i = int(np.argmax([weight.sum() for weight in weights]))
-    case, weight = ctx.cases[i], weights[i]
-    if not case.steps:
-        return False
-    starts = np.array([step.start_ns for step in case.steps])
-    late = np.flatnonzero(weight)
-    of_late = np.maximum(np.searchsorted(starts, case.rows.start_ns[late], side="right") - 1, 0)
-    lost = np.bincount(of_late, weights=weight[late], minlength=len(starts))
-    step = case.steps[int(np.argmax(lost))]
-    left_in_it = stays(case.rows, (step.start_ns, step.end_ns)).h2d
-    inside = late[of_late == int(np.argmax(lost))]
-    return bool(weight[np.setdiff1d(inside, left_in_it)].sum() * 2 > weight[inside].sum())
 
 
 def _start(ctx: Context) -> str:

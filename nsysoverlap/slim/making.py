@@ -14,7 +14,7 @@ from typing import Any
 from ..analysis import Options, analyze_trace
 from ..errors import NsysOverlapError, TraceFileError, UsageError
 from ..interrupts import interrupts_held
-from ..output import check_target
+from ..output import check_target, current_umask
 from ..reader import read_trace
 from ..reader.database import check_file, check_sound, translated_errors
 from ..trace import Trace
@@ -174,10 +174,8 @@ def _writing(source: Path, target: Path) -> Iterator[None]:
 
 def _publish(path: Path, target: Path) -> None:
     """Give the finished file its name, but not that of another one that came meanwhile."""
-    umask = os.umask(0o077)
-    os.umask(umask)
     try:
-        os.chmod(path, 0o666 & ~umask)
+        os.chmod(path, 0o666 & ~current_umask())
         with open(path, "rb") as file:
             os.fsync(file.fileno())
         try:
