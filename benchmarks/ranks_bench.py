@@ -41,8 +41,8 @@ def resident_bytes() -> int:
 
 def measure(folder: Path, jobs: int) -> dict[str, Any]:
     """Wall time of `analyze_many`, and the parent's memory after each tenth of the ranks."""
-    from nsysoverlap.analysis import Options
-    from nsysoverlap.ranks.many import analyze_many, find_traces
+    from nsysoverlap.run.analysis import Options
+    from nsysoverlap.run.many import analyze_many, find_traces
 
     paths = find_traces([folder])
     memory: list[int] = []

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from nsysoverlap.reader import bulk
-from nsysoverlap.reader.bulk import Query, read_blocks
-from nsysoverlap.reader.database import connect, probe
-from nsysoverlap.reader.growing import join
-from nsysoverlap.reader.pages import UnusualError
+from nsysoverlap.trace import bulk
+from nsysoverlap.trace.bulk import Query, read_blocks
+from nsysoverlap.trace.database import connect, probe
+from nsysoverlap.trace.growing import join
+from nsysoverlap.trace.pages import UnusualError
 
 from .run import ALL_TABLES, Usage, build_bound, machine, measure, median, queries, ratio
 

@@ -22,8 +22,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsysoverlap import schema
-from nsysoverlap.reader.database import connect, probe
+from nsysoverlap.trace import schema
+from nsysoverlap.trace.database import connect, probe
 
 GPU_TABLES = schema.ACTIVITY_TABLES
 ALL_TABLES = (
@@ -31,14 +31,17 @@ ALL_TABLES = (
     *(schema.RUNTIME, schema.NVTX, schema.SYNCHRONIZATION, schema.CUDA_EVENT),
 )
 _STATS = "cuda_gpu_sum,cuda_gpu_mem_time_sum"
-_IMPORTS = "import nsysoverlap.analysis, nsysoverlap.cli, nsysoverlap.ranks, nsysoverlap.reporters"
+_IMPORTS = (
+    "import nsysoverlap.run.analysis, nsysoverlap.cli, nsysoverlap.run.many, "
+    "nsysoverlap.show.formats"
+)
 _READ = "import sys, nsysoverlap; nsysoverlap.read_trace(sys.argv[1], threads=int(sys.argv[2]))"
 _NONE = """
 import sys, pathlib
-from nsysoverlap.analysis import Options
-from nsysoverlap.ranks.many import analyze_file
-from nsysoverlap.reporters import render
-from nsysoverlap.steps import StepSpec
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.many import analyze_file
+from nsysoverlap.show.formats import render
+from nsysoverlap.steps.plan import StepSpec
 path, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 print(render(analyze_file(path, Options(steps=StepSpec("none")), threads=threads), "json"))
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysoverlap.interrupts import end_at_once
+from nsysoverlap.core.interrupts import end_at_once
 
 if __name__ == "__main__":
     end_at_once()

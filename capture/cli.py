@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import click
 
-from nsysoverlap.errors import NsysOverlapError
-from nsysoverlap.interrupts import interrupt_behind, interrupts_raised
-from nsysoverlap.output import write_atomically
-from nsysoverlap.units import number_of
+from nsysoverlap.core.errors import NsysOverlapError
+from nsysoverlap.core.formatting import number_of
+from nsysoverlap.core.interrupts import interrupt_behind, interrupts_raised
+from nsysoverlap.core.output import write_atomically
 
 from . import nsys
 from .arms import find_arm, select_arms

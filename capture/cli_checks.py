@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from nsysoverlap.nsys import find_nsys
-from nsysoverlap.units import number_of
+from nsysoverlap.core.formatting import number_of
+from nsysoverlap.trace.nsys_export import find_nsys
 
 from . import nsys
 from .arms import find_arm, select_arms

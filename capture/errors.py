@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nsysoverlap.errors import NsysOverlapError
+from nsysoverlap.core.errors import NsysOverlapError
 
 # XLA's class and code for this differ between versions, backends and places; the words do not.
 _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out[ _]of[ _]memory", re.IGNORECASE)

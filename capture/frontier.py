@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.output import write_atomically
 
 from .results import Row
 from .tables import frontier, peak

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.processes import run_group
+from nsysoverlap.core.processes import run_group
 
 from . import nsys
 from .errors import RefusedError

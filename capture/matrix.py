@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsysoverlap.errors import NsysOverlapError
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.errors import NsysOverlapError
+from nsysoverlap.core.output import write_atomically
 
 from . import nsys, pgle
 from .arms import Arm, find_arm

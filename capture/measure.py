@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsysoverlap.units import number_of
+from nsysoverlap.core.formatting import number_of
 
 from .arms import PROFILE
 from .errors import RefusedError

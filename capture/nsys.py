@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nsysoverlap.nsys import find_nsys
-from nsysoverlap.processes import run_group
+from nsysoverlap.core.processes import run_group
+from nsysoverlap.trace.nsys_export import find_nsys
 
 from .errors import CaptureError, RefusedError
 

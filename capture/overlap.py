@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nsysoverlap
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.output import write_atomically
 
 if TYPE_CHECKING:
-    from nsysoverlap.report import OverlapReport
+    from nsysoverlap.result.model import OverlapReport
 
 REPORT = "overlap.json"
 
@@ -25,7 +25,7 @@ def measure_folder(folder: Path) -> OverlapReport:
 
     Raises `NsysOverlapError` for a trace that cannot be read.
     """
-    from nsysoverlap.report import OverlapReport
+    from nsysoverlap.result.model import OverlapReport
 
     reports = [nsysoverlap.analyze(path) for path in trace_files(folder)]
     return reports[0] if len(reports) == 1 else OverlapReport.merge(reports)

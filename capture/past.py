@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsysoverlap.history.store import content_hash, record
+from nsysoverlap.judge.history_store import content_hash, record
 
 from .overlap import measure_folder, trace_files
 from .results import Row

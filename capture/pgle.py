@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import nsysoverlap
-from nsysoverlap.labels import parse_label
-from nsysoverlap.launches import Launches
-from nsysoverlap.trace import Trace
+from nsysoverlap.steps.labels import parse_label
+from nsysoverlap.steps.launches import Launches
+from nsysoverlap.trace.model import Trace
 
 _ASYNC_START = re.compile(r"^(.*)-start(\.\d+)?$")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.output import write_atomically
 
 from .arms import Arm, all_arms
 from .config import Config, TrainingConfig, config_from

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsysoverlap.measures import format_share
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.output import write_atomically
+from nsysoverlap.result.numbers import format_share
 
 from .results import Row
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.output import write_atomically
+from nsysoverlap.core.output import write_atomically
 
 from .errors import RefusedError, is_out_of_memory
 from .options import recorded_environment

@@ -49,7 +49,7 @@ def cli_page() -> str:
 
 def rules_page() -> str:
     """The rules in the order they are tried, with an example each."""
-    from nsysoverlap.rule_table import COPY_RULES, KERNEL_RULES
+    from nsysoverlap.roles.rule_table import COPY_RULES, KERNEL_RULES
 
     rows = [
         "# Classification rules",

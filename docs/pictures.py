@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsysoverlap import read_trace
-from nsysoverlap.analysis import Options
-from nsysoverlap.plots.picture import picture
-from nsysoverlap.steps import StepSpec
+from nsysoverlap.draw.picture import picture
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.steps.plan import StepSpec
 
 HERE = Path(__file__).parent
 TRACES = HERE.parent / "tests" / "fixtures"

@@ -15,38 +15,41 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .analysis import analyze
-    from .config import load_config
-    from .errors import NsysOverlapError
-    from .gate.evaluate import check
-    from .intervals import IntervalSet
-    from .plots import plot_bandwidth, plot_ops, plot_steps, plot_timeline
-    from .reader import read_trace
-    from .report import Overlap, OverlapReport
-    from .rules import Role, Rule, RuleSet, classify
-    from .trace import Trace
-    from .window import Window, parse_window
+    from .core.errors import NsysOverlapError
+    from .core.intervals import IntervalSet
+    from .core.window import Window, parse_window
+    from .draw.plot_bandwidth import plot_bandwidth
+    from .draw.plot_ops import plot_ops
+    from .draw.plot_steps import plot_steps
+    from .draw.plot_timeline import plot_timeline
+    from .judge.evaluate import check
+    from .result.model import Overlap, OverlapReport
+    from .roles.config import load_config
+    from .roles.rules import Role, Rule, RuleSet, classify
+    from .run.analysis import analyze
+    from .trace.load import read_trace
+    from .trace.model import Trace
 
 _HOMES = {
-    "IntervalSet": "intervals",
-    "NsysOverlapError": "errors",
-    "Overlap": "report",
-    "OverlapReport": "report",
-    "Role": "rules",
-    "Rule": "rules",
-    "RuleSet": "rules",
-    "Trace": "trace",
-    "Window": "window",
-    "analyze": "analysis",
-    "check": "gate.evaluate",
-    "classify": "rules",
-    "load_config": "config",
-    "parse_window": "window",
-    "plot_bandwidth": "plots",
-    "plot_ops": "plots",
-    "plot_steps": "plots",
-    "plot_timeline": "plots",
-    "read_trace": "reader",
+    "IntervalSet": "core.intervals",
+    "NsysOverlapError": "core.errors",
+    "Overlap": "result.model",
+    "OverlapReport": "result.model",
+    "Role": "roles.rules",
+    "Rule": "roles.rules",
+    "RuleSet": "roles.rules",
+    "Trace": "trace.model",
+    "Window": "core.window",
+    "analyze": "run.analysis",
+    "check": "judge.evaluate",
+    "classify": "roles.rules",
+    "load_config": "roles.config",
+    "parse_window": "core.window",
+    "plot_bandwidth": "draw.plot_bandwidth",
+    "plot_ops": "draw.plot_ops",
+    "plot_steps": "draw.plot_steps",
+    "plot_timeline": "draw.plot_timeline",
+    "read_trace": "trace.load",
 }
 
 __all__ = [

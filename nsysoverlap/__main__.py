@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .interrupts import end_at_once
+from .core.interrupts import end_at_once
 
 
 def run() -> None:

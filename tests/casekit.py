@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsysoverlap import Window
-from nsysoverlap.case import DeviceCase, device_case
-from nsysoverlap.launches import Launches
-from nsysoverlap.reader import read_trace
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepSpec, plan_steps
+from nsysoverlap.measure.case import DeviceCase, device_case
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.steps.launches import Launches
+from nsysoverlap.steps.plan import StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder
 

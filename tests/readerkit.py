@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.reader import bulk
-from nsysoverlap.reader.pages import UnusualError
-from nsysoverlap.trace import Trace
+from nsysoverlap.trace import bulk
+from nsysoverlap.trace.model import Trace
+from nsysoverlap.trace.pages import UnusualError
 
 from .builder.query import columns, query, tables
 from .tracebuilder import TraceBuilder, draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from nsysoverlap.report import (
+from nsysoverlap.result.model import (
     Attribution,
     Basis,
     Bounds,

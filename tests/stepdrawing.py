@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsysoverlap import RuleSet
-from nsysoverlap.reader import read_trace
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepPlan, StepSpec, plan_steps
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.steps.plan import StepPlan, StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder
 

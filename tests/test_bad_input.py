@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap import nsys
 from nsysoverlap.cli import main
+from nsysoverlap.trace import nsys_export as nsys
 
 from .tracebuilder import build
 from .traces import h200

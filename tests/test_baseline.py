@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nsysoverlap.analysis import analyze
-from nsysoverlap.errors import ConfigError
-from nsysoverlap.gate.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.core.errors import ConfigError
+from nsysoverlap.judge.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.run.analysis import analyze
 
 from .gatekit import step_trace
 from .sample_reports import busy_device, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsysoverlap.gate.bootstrap import (
+from nsysoverlap.judge.bootstrap import (
     MIN_STEPS,
     REPLICATES,
     RunSample,
@@ -13,7 +13,7 @@ from nsysoverlap.gate.bootstrap import (
     measure_drop,
     steps_sample,
 )
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.result.model import OverlapReport
 
 from .stepreports import report_of_steps
 

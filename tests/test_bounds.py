@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import Window, analyze
-from nsysoverlap.bounds import measure_bounds
-from nsysoverlap.case import DeviceCase, device_case
-from nsysoverlap.launches import Launches
-from nsysoverlap.overlap import budget_sets
-from nsysoverlap.reader import read_trace
-from nsysoverlap.report import Bounds, StepReport, TimeBudget
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepPlan
+from nsysoverlap.measure.bounds import measure_bounds
+from nsysoverlap.measure.case import DeviceCase, device_case
+from nsysoverlap.measure.overlap import budget_sets
+from nsysoverlap.result.model import Bounds, StepReport, TimeBudget
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.steps.launches import Launches
+from nsysoverlap.steps.plan import StepPlan
+from nsysoverlap.trace.load import read_trace
 
 from .brute import ROLES
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder, build

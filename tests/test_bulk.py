@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader import bulk
-from nsysoverlap.reader.bulk import Query, read_blocks, unreadable
-from nsysoverlap.reader.database import translated_errors
-from nsysoverlap.reader.pages import UnusualError
-from nsysoverlap.schema import Column, Schema, TableSpec
+from nsysoverlap.core.errors import TraceFileError
+from nsysoverlap.trace import bulk
+from nsysoverlap.trace.bulk import Query, read_blocks, unreadable
+from nsysoverlap.trace.database import translated_errors
+from nsysoverlap.trace.pages import UnusualError
+from nsysoverlap.trace.schema import Column, Schema, TableSpec
 
 from .readerkit import execute
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.result.model import OverlapReport
 
 from .traces import h200
 

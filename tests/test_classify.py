@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsysoverlap.reader import read_trace
-from nsysoverlap.rule_table import COPY_RULES
-from nsysoverlap.rules import (
+from nsysoverlap.roles.rule_table import COPY_RULES
+from nsysoverlap.roles.rules import (
     Classified,
     Role,
     Rule,
@@ -22,7 +21,8 @@ from nsysoverlap.rules import (
     comm_like_compute,
     top_names,
 )
-from nsysoverlap.trace import (
+from nsysoverlap.trace.load import read_trace
+from nsysoverlap.trace.model import (
     Activities,
     Copies,
     Device,

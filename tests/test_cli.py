@@ -21,14 +21,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap import __version__, reporters
+from nsysoverlap import __version__
 from nsysoverlap.cli import main, terminal
 from nsysoverlap.cli.report import FORMATS
 from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
 from nsysoverlap.cli.terminal import Plain
-from nsysoverlap.errors import TraceFileError
-from nsysoverlap.ranks import many as ranks
-from nsysoverlap.transfers import COLUMNS
+from nsysoverlap.core.errors import TraceFileError
+from nsysoverlap.run import many as ranks
+from nsysoverlap.run.transfers import COLUMNS
+from nsysoverlap.show import formats as reporters
 
 from .tracebuilder import build, draw
 from .traces import h200
@@ -228,7 +229,7 @@ def test_debug_variable_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> 
 def test_interrupt(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """A reader that never ends, and Ctrl-C, or a scheduler that ends the job."""
     program = (
-        "import sys, time; from nsysoverlap.ranks import many as ranks; "
+        "import sys, time; from nsysoverlap.run import many as ranks; "
         "from nsysoverlap.cli import main\n"
         "ranks.analyze_many = lambda *_, **__: (print('busy', file=sys.stderr, flush=True), "
         "time.sleep(60))\n"

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.arrays import Int64Array
-from nsysoverlap.reader.codes import Codes, TupleCodes
+from nsysoverlap.core.arrays import Int64Array
+from nsysoverlap.trace.codes import Codes, TupleCodes
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FEW = st.one_of(st.integers(-2, 2), st.sampled_from([-(2**63), 2**63 - 1, 2**53, 2**53 + 1]))

@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 from markdown_it import MarkdownIt
 
-from nsysoverlap.blocks import Table
 from nsysoverlap.cli import main
-from nsysoverlap.compare import Comparison, compare
-from nsysoverlap.details import Finding, KernelReport
-from nsysoverlap.errors import UsageError
-from nsysoverlap.report import Basis, HealthEntry, OverlapReport
-from nsysoverlap.reporters.comparison import render_comparison
-from nsysoverlap.sections.comparison import comparison_blocks, comparison_to_dict, headline
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.judge.comparison import Comparison, compare
+from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
+from nsysoverlap.result.parts import Finding, KernelReport
+from nsysoverlap.show.blocks import Table
+from nsysoverlap.show.comparison_formats import render_comparison
+from nsysoverlap.show.say_comparison import comparison_blocks, comparison_to_dict, headline
 
 from .gatekit import control_trace, split_trace, step_trace
 from .sample_reports import HOSTILE, no_transfers, plain

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.config import Config, load_config
-from nsysoverlap.errors import ConfigError
-from nsysoverlap.links import LinkOverride
-from nsysoverlap.rules import Role
+from nsysoverlap.core.errors import ConfigError
+from nsysoverlap.roles.config import Config, load_config
+from nsysoverlap.roles.links import LinkOverride
+from nsysoverlap.roles.rules import Role
 
 FULL = r"""
 transfer_kernels = "off"

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from nsysoverlap import analyze, read_trace
-from nsysoverlap.analysis import Options
-from nsysoverlap.report import DeviceReport
-from nsysoverlap.rules import Role, classify
-from nsysoverlap.transfers import transfer_rows
+from nsysoverlap.result.model import DeviceReport
+from nsysoverlap.roles.rules import Role, classify
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.transfers import transfer_rows
 
 from . import brute
 from .builder.query import query, tables

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.case import DeviceCase, device_case
-from nsysoverlap.effective import measure_effective
-from nsysoverlap.launches import Launches
-from nsysoverlap.reader import read_trace
-from nsysoverlap.report import Effective, Rate, Slowdown
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepPlan, StepSpec, plan_steps
-from nsysoverlap.window import Window
+from nsysoverlap.core.window import Window
+from nsysoverlap.measure.case import DeviceCase, device_case
+from nsysoverlap.measure.effective import measure_effective
+from nsysoverlap.result.model import Effective, Rate, Slowdown
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.steps.launches import Launches
+from nsysoverlap.steps.plan import StepPlan, StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from .tracebuilder import ALL_REDUCE, TraceBuilder, build
 from .traces import h200

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.case import DeviceCase
-from nsysoverlap.groups import measure_groups
+from nsysoverlap.measure.case import DeviceCase
+from nsysoverlap.measure.groups import measure_groups
 
 from .casekit import Scene, device_cases
 from .tracebuilder import build

@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 from benchmarks.generate import generate
 from nsysoverlap import analyze, read_trace
 from nsysoverlap.cli import main
-from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader import bulk, pages
+from nsysoverlap.core.errors import TraceFileError
+from nsysoverlap.trace import bulk, pages
 
 from .readerkit import execute
 from .tracebuilder import TraceBuilder, build
@@ -31,7 +31,7 @@ REPO = Path(__file__).parents[1]
 LIMITED = """
 import resource, sys
 from nsysoverlap.cli import main
-import nsysoverlap.analysis, nsysoverlap.reporters, nsysoverlap.slim, nsysoverlap.ranks
+import nsysoverlap.run.analysis, nsysoverlap.show.formats, nsysoverlap.slim, nsysoverlap.run.many
 {limit}
 main(sys.argv[1:])
 """

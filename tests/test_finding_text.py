@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nsysoverlap.blocks import Block, Entries, Paragraph
-from nsysoverlap.report import Basis, Evidence, Finding, OverlapReport
-from nsysoverlap.sections.finding_text import findings_section
-from nsysoverlap.view import View
+from nsysoverlap.result.model import Basis, Evidence, Finding, OverlapReport
+from nsysoverlap.show.blocks import Block, Entries, Paragraph
+from nsysoverlap.show.say_findings import findings_section
+from nsysoverlap.show.view import View
 
 from . import sample_reports as samples
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.blocks import Table
-from nsysoverlap.compare import compare
-from nsysoverlap.errors import UsageError
-from nsysoverlap.gate.evaluate import check
-from nsysoverlap.notebook_html import blocks_html
-from nsysoverlap.reader import read_trace
-from nsysoverlap.report import OverlapReport
-from nsysoverlap.trace import Trace
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.judge.comparison import compare
+from nsysoverlap.judge.evaluate import check
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.show.blocks import Table
+from nsysoverlap.show.notebook import blocks_html
+from nsysoverlap.trace.load import read_trace
+from nsysoverlap.trace.model import Trace
 
 from . import sample_reports as samples
 from .tracebuilder import draw

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from nsysoverlap.blocks import Paragraph, Table
-from nsysoverlap.report import Bounds, DeviceReport, Effective, Rate, Relief, Slowdown
-from nsysoverlap.sections.gain_tables import gain_section
-from nsysoverlap.view import View
+from nsysoverlap.result.model import Bounds, DeviceReport, Effective, Rate, Relief, Slowdown
+from nsysoverlap.show.blocks import Paragraph, Table
+from nsysoverlap.show.say_gains import gain_section
+from nsysoverlap.show.view import View
 
 from . import sample_reports as samples
 

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import pytest
 
-from nsysoverlap.errors import UsageError
-from nsysoverlap.gate.baseline import Baseline
-from nsysoverlap.gate.evaluate import biggest_losses, check, judge
-from nsysoverlap.gate.metrics import METRICS, Scope
-from nsysoverlap.gate.thresholds import Thresholds, build_thresholds, parse_requirement
-from nsysoverlap.gate.verdicts import Status, Verdict, Verdicts
-from nsysoverlap.report import Basis, HealthEntry, OverlapReport
-from nsysoverlap.reporters.verdict import render_verdicts
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.judge.baseline import Baseline
+from nsysoverlap.judge.evaluate import biggest_losses, check, judge
+from nsysoverlap.judge.thresholds import Thresholds, build_thresholds, parse_requirement
+from nsysoverlap.judge.verdicts import Status, Verdict, Verdicts
+from nsysoverlap.result.metrics import METRICS, Scope
+from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
+from nsysoverlap.show.verdict_formats import render_verdicts
 
 from .sample_reports import events_lost, no_transfers, opaque_nothing, plain
 from .stepreports import operation, report_of_ranks, report_of_steps

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap.analysis import analyze
 from nsysoverlap.cli import main
-from nsysoverlap.history.store import content_hash, record
+from nsysoverlap.judge.history_store import content_hash, record
+from nsysoverlap.run.analysis import analyze
 
 from . import gatekit
 from .tracebuilder import draw

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import Window, analyze
-from nsysoverlap.report import HealthEntry, OpaqueBounds, OverlapReport
+from nsysoverlap.result.model import HealthEntry, OpaqueBounds, OverlapReport
 
 from .casekit import Scene
 from .tracebuilder import CopyKind, TraceBuilder, draw

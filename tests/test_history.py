@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap.analysis import analyze
 from nsysoverlap.cli import main
-from nsysoverlap.errors import ConfigError, NsysOverlapError, UsageError
-from nsysoverlap.history import database
-from nsysoverlap.history.store import (
+from nsysoverlap.core.errors import ConfigError, NsysOverlapError, UsageError
+from nsysoverlap.judge import history_database as database
+from nsysoverlap.judge.history_store import (
     content_hash,
     parse_labels,
     read_operations,
     read_runs,
     record,
 )
-from nsysoverlap.history.tables import VERSION
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.judge.history_tables import VERSION
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.run.analysis import analyze
 
 from .gatekit import control_trace, split_trace, step_trace
 from .stepreports import report_of_steps
@@ -253,8 +253,9 @@ def test_a_failed_insert_leaves_no_part_of_a_run(
 RECORDER = """
 import functools, json, os, signal, sqlite3, sys
 from nsysoverlap.cli import main
-from nsysoverlap.history import database
-import nsysoverlap.history.store, nsysoverlap.history.tables, nsysoverlap.ranks.many, sqlite_utils
+from nsysoverlap.judge import history_database as database
+import nsysoverlap.judge.history_store, nsysoverlap.judge.history_tables
+import nsysoverlap.run.many, sqlite_utils
 
 # However slow the machine: ten writers get their turn.
 database.PATIENCE_S = 600

@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 
 from capture.launch import run_logged
-from nsysoverlap.analysis import Options
-from nsysoverlap.interrupts import (
+from nsysoverlap.core.interrupts import (
     INTERRUPTS,
     Terminated,
     interrupt_behind,
     interrupts_held,
     interrupts_raised,
 )
-from nsysoverlap.output import write_atomically
-from nsysoverlap.processes import run_group
+from nsysoverlap.core.output import write_atomically
+from nsysoverlap.core.processes import run_group
+from nsysoverlap.run.analysis import Options
 from nsysoverlap.slim import slim_trace
 
 from .traces import h200
@@ -282,7 +282,7 @@ def test_an_interrupt_while_nobody_reads(number: signal.Signals) -> None:
 def test_a_masked_interrupt_has_its_exit_code(number: signal.Signals) -> None:
     text = (
         "import signal\n"
-        "from nsysoverlap.ranks import many\n"
+        "from nsysoverlap.run import many\n"
         "def analyze(*_, **__):\n"
         f"    try: signal.raise_signal({int(number)})\n"
         "    finally: raise RuntimeError('release unlocked lock')\n"

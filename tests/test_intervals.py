@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.intervals import IntervalSet
+from nsysoverlap.core.intervals import IntervalSet
 
 # Spans of a small range touch, nest, repeat and run backwards all the time.
 INSTANT = st.integers(-5, 30)

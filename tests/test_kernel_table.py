@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import Window
-from nsysoverlap.case import DeviceCase
-from nsysoverlap.kernel_table import measure_kernels
-from nsysoverlap.report import KernelReport
-from nsysoverlap.rules import Role
-from nsysoverlap.trace import short_name
+from nsysoverlap.measure.case import DeviceCase
+from nsysoverlap.measure.kernels_beside import measure_kernels
+from nsysoverlap.result.model import KernelReport
+from nsysoverlap.roles.rules import Role
+from nsysoverlap.trace.model import short_name
 
 from .casekit import Scene, device_cases
 from .tracebuilder import ALL_REDUCE, build

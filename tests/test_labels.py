@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsysoverlap.labels import Label, parse_label
-from nsysoverlap.reader import read_trace
+from nsysoverlap.steps.labels import Label, parse_label
+from nsysoverlap.trace.load import read_trace
 
 from .traces import h200, h200_names
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.host import Calls, HostSide, Ranges
-from nsysoverlap.launches import Launches, Nests
-from nsysoverlap.reader import read_trace
-from nsysoverlap.trace import Activities, Trace
+from nsysoverlap.steps.launches import Launches, Nests
+from nsysoverlap.trace.host import Calls, HostSide, Ranges
+from nsysoverlap.trace.load import read_trace
+from nsysoverlap.trace.model import Activities, Trace
 
 from .casekit import Scene
 from .tracebuilder import TraceBuilder, global_tid

@@ -17,65 +17,31 @@ import nsysoverlap
 
 PACKAGE = Path(nsysoverlap.__file__).parent
 
-# Words and numbers that know nothing of traces.
-BASICS = (
-    *("_version", "errors", "arrays", "units", "measures", "intervals", "interrupts"),
-    *("processes", "output", "labels", "patterns", "palette", "threads"),
+# Rooms from left to right: what is known of traces, numbers, words, pictures, doors.
+ORDER = (
+    *("_version", "core", "trace", "result", "roles", "steps", "measure", "findings", "health"),
+    *("run", "judge", "draw", "show", "slim", "cli", "__main__", "__init__"),
 )
-# What is read, the roles in it, and what comes out.
-MODEL = (
-    *("schema", "window", "links", "rule_table", "view", "timeline", "timeline_blocks"),
-    *("host", "trace", "rules", "details", "report", "evidence", "blocks", "notebook_html"),
-    *("config", "quantities", "serialise", "device_names", "sentences"),
-)
-# Files in.
-READING = ("nsys", "reader")
-# Pure functions from a classified trace to numbers.
-MEASURING = (
-    *("launches", "markers", "projection", "guess", "steps"),
-    *("lanes", "relief", "hiders", "overlap", "exposure", "case", "groups", "streams", "health"),
-    *("bounds", "effective", "operations", "kernel_table", "device_report", "findings"),
-    "timeline_data",
-)
-# From files to reports.
-ANALYSIS = ("analysis", "transfers", "ranks", "slim")
-# Reports held against limits, other reports, or what was stored.
-JUDGING = ("gate", "history", "compare")
-# All of it to words, strings and pictures.
-SHOWING = ("sections", "frames", "reporters")
-# Pictures of the trace itself, for which the report is not enough.
-DRAWING = ("perfetto", "plots")
-DOORS = ("cli", "__main__", "__init__")
-ORDER = (*BASICS, *MODEL, *READING, *MEASURING, *ANALYSIS, *JUDGING, *SHOWING, *DRAWING, *DOORS)
-
-# Left of them, and still not theirs to know: whoever measures has a trace in hand, and whoever
-# shows a report has all of it in the report.
-STRANGERS = {
-    **dict.fromkeys(MEASURING, READING),
-    **dict.fromkeys((*SHOWING, *JUDGING), (*READING, *MEASURING, *ANALYSIS)),
-}
-
 # Methods that hand their object to a module further right; only inside a function.
 EXCEPTIONS = {
-    ("trace", "frames"): "Trace.activities and its HTML form need pandas, which loads on demand",
-    ("report", "frames"): "OverlapReport.to_frame and its HTML form, likewise",
-    ("report", "serialise"): "OverlapReport.to_dict and from_dict are the door to JSON",
-    ("gate", "sections"): "what Jupyter shows of verdicts",
-    ("compare", "sections"): "what Jupyter shows of a comparison",
+    ("trace", "result"): "Trace.activities and its HTML form need pandas, which loads on demand",
+    ("trace", "show"): "what Jupyter shows of a trace",
+    ("result", "show"): "what Jupyter shows of a report",
+    ("judge", "show"): "what Jupyter shows of verdicts and comparisons",
 }
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.
 LIBRARIES = {
-    "sqlite3": ("reader", "history", "slim", "cli"),
-    "sqlite_utils": ("history",),
-    "matplotlib": ("plots", "history"),
-    "jinja2": ("reporters",),
-    "distributed": ("ranks",),
-    "pandas": ("frames",),
-    "rich": ("reporters",),
+    "sqlite3": ("trace", "judge", "slim", "cli"),
+    "sqlite_utils": ("judge",),
+    "matplotlib": ("draw",),
+    "jinja2": ("show",),
+    "distributed": ("run",),
+    "pandas": ("result",),
+    "rich": ("show",),
     "pyarrow": ("cli",),
     "click": ("cli",),
-    "subprocess": ("nsys", "processes"),
+    "subprocess": ("trace", "core"),
     "importlib": ("__init__", "cli"),
     **dict.fromkeys(("jsonschema", "jax", "dask"), ()),
 }
@@ -110,7 +76,7 @@ def violations(package: Path) -> list[str]:
         for one in imports(package, path, tree):
             found |= set(_inside(one) if one.inside else _library(one))
         # A worker of the pool ends itself when its parent is gone.
-        if module not in ("cli", "ranks"):
+        if module not in ("cli", "run"):
             found |= {f"{module} calls {name}, which only cli may" for name in _outputs(tree)}
     return sorted(found)
 
@@ -168,7 +134,7 @@ def _targets(
 
 
 def _exists(package: Path, name: str) -> bool:
-    return (package / f"{name}.py").exists() or (package / name / "__init__.py").exists()
+    return (package / f"{name}.py").exists() or (package / name).is_dir()
 
 
 def _inside(one: Import) -> Iterator[str]:
@@ -177,8 +143,6 @@ def _inside(one: Import) -> Iterator[str]:
             yield f"{one.module} may import {one.target} inside a function only"
     elif one.target in ORDER and ORDER.index(one.target) > ORDER.index(one.module):
         yield f"{one.module} imports {one.target}, which is to its right"
-    elif one.target in STRANGERS.get(one.module, ()):
-        yield f"{one.module} imports {one.target}, which is none of its business"
 
 
 def _library(one: Import) -> Iterator[str]:
@@ -223,21 +187,19 @@ def test_every_exception_and_every_home_of_a_library_is_used() -> None:
 def package(tmp_path: Path) -> Path:
     """A package that keeps all rules."""
     files = {
-        "__init__": "from importlib import import_module\nfrom .trace import Trace",
-        "errors": "import re\nimport numpy as np",
-        "schema": "from .errors import TraceFileError\nimport nsysoverlap.errors",
-        "trace": "from typing import TYPE_CHECKING\n"
+        "__init__": "from importlib import import_module\nfrom .trace.model import Trace",
+        "core/errors": "import re\nimport numpy as np",
+        "trace/schema": "from ..core.errors import TraceFileError\nimport nsysoverlap.core.errors",
+        "trace/model": "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n    import pandas as pd\n"
-        "def frame():\n    from .frames import trace_frame\n",
-        "frames": "from . import errors, trace\ndef trace_frame():\n    import pandas as pd",
-        "reader/__init__": "from .load import read_trace",
-        "reader/load": "import sqlite3\nfrom .. import schema\nfrom . import bulk\n"
-        "from nsysoverlap.trace import Trace",
-        "reader/bulk": "from ..errors import TraceFileError",
-        "lanes": "from .trace import Trace",
-        "sections": "import nsysoverlap.errors",
-        "cli/__init__": "import click\nprint('hello')\ndef main():\n    from ..ranks import find",
-        "ranks": "from .reader import read_trace",
+        "def frame():\n    from ..result.frames import trace_frame\n",
+        "result/frames": "from .. import core, trace\ndef trace_frame():\n    import pandas as pd",
+        "trace/load": "import sqlite3\nfrom . import schema\n"
+        "from nsysoverlap.trace.model import Trace",
+        "measure/lanes": "from ..trace.model import Trace",
+        "show/words": "import nsysoverlap.core.errors",
+        "cli/__init__": "import click\nprint('hello')\ndef main():\n    from ..run import find",
+        "run/many": "from ..trace.load import read_trace",
     }
     for name, text in files.items():
         write(tmp_path / "nsysoverlap", name, text)
@@ -255,7 +217,6 @@ def test_a_package_that_keeps_all_rules(package: Path) -> None:
 
 
 RIGHT = ", which is to its right"
-STRANGE = ", which is none of its business"
 EARLY = " outside of a function"
 CHECKED = "if TYPE_CHECKING:\n    "
 LATER = "def late():\n    "
@@ -264,38 +225,50 @@ LATER = "def late():\n    "
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("errors", "from .trace import Trace", f"errors imports trace{RIGHT}"),
-        ("errors", "from . import trace", f"errors imports trace{RIGHT}"),
-        ("errors", "import nsysoverlap.trace", f"errors imports trace{RIGHT}"),
-        ("errors", "from nsysoverlap.trace import Trace", f"errors imports trace{RIGHT}"),
-        ("errors", "from nsysoverlap import Trace", f"errors imports __init__{RIGHT}"),
-        ("errors", f"{LATER}from .trace import Trace", f"errors imports trace{RIGHT}"),
-        ("errors", f"{CHECKED}from .trace import Trace", f"errors imports trace{RIGHT}"),
+        ("core/errors", "from ..trace import model", f"core imports trace{RIGHT}"),
+        ("core/errors", "from .. import trace", f"core imports trace{RIGHT}"),
+        ("core/errors", "import nsysoverlap.trace", f"core imports trace{RIGHT}"),
+        ("core/errors", "from nsysoverlap.trace import Trace", f"core imports trace{RIGHT}"),
+        ("core/errors", "from nsysoverlap import Trace", f"core imports __init__{RIGHT}"),
+        ("core/errors", f"{LATER}from ..trace import Trace", f"core imports trace{RIGHT}"),
+        ("core/errors", f"{CHECKED}from ..trace import Trace", f"core imports trace{RIGHT}"),
         (
-            "schema",
-            "try:\n    from .reader.bulk import x\nfinally:\n    pass",
-            f"schema imports reader{RIGHT}",
+            "trace/schema",
+            "try:\n    from ..measure.lanes import x\nfinally:\n    pass",
+            f"trace imports measure{RIGHT}",
         ),
-        ("reader/bulk", "from ..lanes import Lanes", f"reader imports lanes{RIGHT}"),
-        ("reader/deep/er", "from ...lanes import Lanes", f"reader imports lanes{RIGHT}"),
-        ("lanes", "from .cli import main", f"lanes imports cli{RIGHT}"),
-        ("lanes", "from .reader import read_trace", f"lanes imports reader{STRANGE}"),
-        ("sections", "from .ranks import find", f"sections imports ranks{STRANGE}"),
-        ("trace", "from .frames import x", "trace may import frames inside a function only"),
+        ("trace/deep/er", "from ...measure import lanes", f"trace imports measure{RIGHT}"),
+        ("measure/lanes", "from ..cli import main", f"measure imports cli{RIGHT}"),
+        (
+            "trace/model",
+            "from ..result.frames import x",
+            "trace may import result inside a function only",
+        ),
         ("newcomer", "", "newcomer has no place in ORDER"),
-        ("ranks", "import sqlite3", "ranks imports sqlite3"),
-        ("schema", "from sqlite3 import connect", "schema imports sqlite3"),
-        ("ranks", f"{LATER}import pandas.api", "ranks imports pandas"),
-        ("frames", "import pandas as pd", f"frames imports pandas{EARLY}"),
-        ("frames", "class Frame:\n    import pandas as pd", f"frames imports pandas{EARLY}"),
-        ("frames", "if not TYPE_CHECKING:\n    import pandas", f"frames imports pandas{EARLY}"),
-        ("frames", f"{CHECKED}pass\nelse:\n    import pandas", f"frames imports pandas{EARLY}"),
-        ("reporters/text", "from rich.table import Table", f"reporters imports rich{EARLY}"),
+        ("run/many", "import sqlite3", "run imports sqlite3"),
+        ("run/many", f"{LATER}import pandas.api", "run imports pandas"),
+        ("result/frames", "import pandas as pd", f"result imports pandas{EARLY}"),
+        ("result/frames", "class Frame:\n    import pandas as pd", f"result imports pandas{EARLY}"),
+        (
+            "result/frames",
+            "if not TYPE_CHECKING:\n    import pandas",
+            f"result imports pandas{EARLY}",
+        ),
+        (
+            "result/frames",
+            f"{CHECKED}pass\nelse:\n    import pandas",
+            f"result imports pandas{EARLY}",
+        ),
+        ("show/text", "from rich.table import Table", f"show imports rich{EARLY}"),
         ("cli/app", f"{LATER}import matplotlib.pyplot as plt", "cli imports matplotlib"),
-        ("lanes", f"{LATER}import jax.numpy", "lanes imports jax"),
-        ("lanes", "import click", "lanes imports click"),
-        ("lanes", "print(1)", "lanes calls print, which only cli may"),
-        ("lanes", f"import sys\n{LATER}sys.exit(2)", "lanes calls sys.exit, which only cli may"),
+        ("measure/lanes", f"{LATER}import jax.numpy", "measure imports jax"),
+        ("measure/lanes", "import click", "measure imports click"),
+        ("measure/lanes", "print(1)", "measure calls print, which only cli may"),
+        (
+            "measure/lanes",
+            f"import sys\n{LATER}sys.exit(2)",
+            "measure calls sys.exit, which only cli may",
+        ),
     ],
 )
 def test_a_violation_is_found(package: Path, name: str, text: str, expected: str) -> None:
@@ -304,10 +277,10 @@ def test_a_violation_is_found(package: Path, name: str, text: str, expected: str
 
 
 def test_all_violations_are_found_at_once(package: Path) -> None:
-    write(package, "errors", "import pandas, click\nfrom . import trace, lanes")
+    write(package, "core/errors", "import pandas, click\nfrom .. import trace, measure")
     assert violations(package) == [
-        "errors imports click",
-        "errors imports lanes, which is to its right",
-        "errors imports pandas",
-        "errors imports trace, which is to its right",
+        "core imports click",
+        "core imports measure, which is to its right",
+        "core imports pandas",
+        "core imports trace, which is to its right",
     ]

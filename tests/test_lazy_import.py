@@ -39,10 +39,10 @@ def test_each_public_name_loads_on_first_use() -> None:
     code = """
 import sys, nsysoverlap
 assert sorted(nsysoverlap.__all__) == dir(nsysoverlap)
-assert "nsysoverlap.reader" not in sys.modules
+assert "nsysoverlap.trace.load" not in sys.modules
 for name in nsysoverlap.__all__:
     assert getattr(nsysoverlap, name) is not None, name
-assert nsysoverlap.read_trace.__module__.startswith("nsysoverlap.reader")
+assert nsysoverlap.read_trace.__module__.startswith("nsysoverlap.trace.load")
 """
     loaded = loaded_by(code)
     assert {"numpy", "sqlite3"} <= loaded

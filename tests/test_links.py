@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsysoverlap.errors import UsageError
-from nsysoverlap.links import LinkOverride, link_for, parse_link_override
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.roles.links import LinkOverride, link_for, parse_link_override
 
 
 @pytest.mark.parametrize(

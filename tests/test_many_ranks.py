@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap.analysis import Options
-from nsysoverlap.blocks import Table
 from nsysoverlap.cli import main
-from nsysoverlap.errors import NsysOverlapError, TraceFileError, UsageError
-from nsysoverlap.ranks.many import analyze_many, find_traces, try_file
-from nsysoverlap.ranks.names import rank_in, ranks_by_difference
-from nsysoverlap.ranks.pool import run_pool
-from nsysoverlap.report import OverlapReport
-from nsysoverlap.sections.rank_table import differences, rank_rows, ranks_section, worst_rank
+from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.many import analyze_many, find_traces, try_file
+from nsysoverlap.run.pool import run_pool
+from nsysoverlap.run.rank_names import rank_in, ranks_by_difference
+from nsysoverlap.show.blocks import Table
+from nsysoverlap.show.say_ranks import differences, rank_rows, ranks_section, worst_rank
 
 from .gatekit import large_trace, split_trace, step_trace
 from .sample_reports import many_devices
@@ -380,7 +380,7 @@ def kill_first_process(
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_a_lost_worker_s_trace_is_read_by_another(tmp_path: Path) -> None:
-    from nsysoverlap.ranks.cluster import run_cluster
+    from nsysoverlap.run.cluster import run_cluster
 
     paths = ranks(tmp_path, 5)
     names = [path.name for path in paths]
@@ -398,7 +398,7 @@ def test_a_lost_worker_s_trace_is_read_by_another(tmp_path: Path) -> None:
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_a_trace_that_costs_every_worker_is_an_error(tmp_path: Path) -> None:
-    from nsysoverlap.ranks.cluster import run_cluster
+    from nsysoverlap.run.cluster import run_cluster
 
     paths = ranks(tmp_path, 4)
     names = [path.name for path in paths]
@@ -425,7 +425,7 @@ def die_as_often_as_dask_bears(
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_what_dask_gives_up_is_read_alone(tmp_path: Path) -> None:
-    from nsysoverlap.ranks.cluster import run_cluster
+    from nsysoverlap.run.cluster import run_cluster
 
     work, paths = die_as_often_as_dask_bears, ranks(tmp_path, 2)
     names = [path.name for path in paths]
@@ -436,7 +436,7 @@ def test_what_dask_gives_up_is_read_alone(tmp_path: Path) -> None:
     assert all(isinstance(outcome, OverlapReport) for outcome in found.values())
 
 
-PATIENCE = "nsysoverlap.ranks.cluster.CONNECT_S"
+PATIENCE = "nsysoverlap.run.cluster.CONNECT_S"
 
 
 @pytest.fixture

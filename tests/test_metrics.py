@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.errors import UsageError
-from nsysoverlap.gate.measuring import Measured, measure
-from nsysoverlap.gate.metrics import METRICS, Scope, parse_metric
-from nsysoverlap.quantities import (
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.limits import (
     Unit,
     digits_apart,
     format_difference,
@@ -19,7 +17,9 @@ from nsysoverlap.quantities import (
     parse_limit,
     parse_percent,
 )
-from nsysoverlap.report import OpaqueBounds, OverlapReport, TraceReport
+from nsysoverlap.result.metrics import METRICS, Scope, parse_metric
+from nsysoverlap.result.model import OpaqueBounds, OverlapReport, TraceReport
+from nsysoverlap.result.scopes import Measured, measure
 
 from .sample_reports import no_transfers, plain, unified_only
 from .stepreports import report_of_ranks, report_of_steps

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap import nsys
-from nsysoverlap.errors import ExportError
+from nsysoverlap.core.errors import ExportError
+from nsysoverlap.trace import nsys_export as nsys
 
 REPO = Path(__file__).parents[1]
 HEADER = b"NVIDIA Tegra Profiler Report 2023@4@4@54-234433681190v0.\n\x0bLocal (CLI)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nsysoverlap.blocks import Table
-from nsysoverlap.report import Attribution, OperationReport, Overlap, OverlapReport
-from nsysoverlap.sections.operation_tables import kernels_section, operations_section
-from nsysoverlap.view import View
+from nsysoverlap.result.model import Attribution, OperationReport, Overlap, OverlapReport
+from nsysoverlap.show.blocks import Table
+from nsysoverlap.show.say_operations import kernels_section, operations_section
+from nsysoverlap.show.view import View
 
 from . import sample_reports as samples
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nsysoverlap import Window
-from nsysoverlap.case import DeviceCase
-from nsysoverlap.operations import measure_operations, transfer_labels
-from nsysoverlap.overlap import split
-from nsysoverlap.report import Attribution, OperationReport, Overlap
+from nsysoverlap.measure.case import DeviceCase
+from nsysoverlap.measure.operations import measure_operations, transfer_labels
+from nsysoverlap.measure.overlap import split
+from nsysoverlap.result.model import Attribution, OperationReport, Overlap
 
 from .casekit import Scene, device_cases
 from .tracebuilder import build

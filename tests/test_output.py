@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.errors import NsysOverlapError, UsageError
-from nsysoverlap.output import check_target, write_atomically
+from nsysoverlap.core.errors import NsysOverlapError, UsageError
+from nsysoverlap.core.output import check_target, write_atomically
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import Window, analyze
-from nsysoverlap.report import DeviceReport, Overlap, TimeBudget
+from nsysoverlap.result.model import DeviceReport, Overlap, TimeBudget
 
 from . import brute
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder, build

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.errors import NsysOverlapError
-from nsysoverlap.reader import bulk, pages, read_trace
-from nsysoverlap.reader.bulk import Query, read_blocks
-from nsysoverlap.reader.database import connect, probe
-from nsysoverlap.reader.pages import PageFile, UnusualError, find_layout
-from nsysoverlap.schema import Column, FoundTable, Schema, TableSpec
+from nsysoverlap.core.errors import NsysOverlapError
+from nsysoverlap.trace import bulk, pages
+from nsysoverlap.trace.bulk import Query, read_blocks
+from nsysoverlap.trace.database import connect, probe
+from nsysoverlap.trace.load import read_trace
+from nsysoverlap.trace.pages import PageFile, UnusualError, find_layout
+from nsysoverlap.trace.schema import Column, FoundTable, Schema, TableSpec
 
 from .readerkit import assert_same, everything, execute, read_through_sqlite, sound
 from .traces import h200, h200_names

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nsysoverlap import patterns
 from nsysoverlap.cli import main
-from nsysoverlap.errors import UsageError
-from nsysoverlap.markers import STEP_LIKE
+from nsysoverlap.core import patterns
+from nsysoverlap.core.errors import UsageError
 from nsysoverlap.slim.identifying import REVEALING
+from nsysoverlap.steps.markers import STEP_LIKE
 
 from .tracebuilder import TraceBuilder
 

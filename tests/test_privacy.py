@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysoverlap import read_trace
-from nsysoverlap.reader.privacy import HIDDEN, allowed_setting, scrub, scrub_value
+from nsysoverlap.trace.privacy import HIDDEN, allowed_setting, scrub, scrub_value
 
 from .tracebuilder import TraceBuilder
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.analysis import Options
-from nsysoverlap.errors import NsysOverlapError, TraceFileError
-from nsysoverlap.ranks.many import analyze_file, analyze_many, find_traces
-from nsysoverlap.ranks.names import rank_of
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.core.errors import NsysOverlapError, TraceFileError
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.many import analyze_file, analyze_many, find_traces
+from nsysoverlap.run.rank_names import rank_of
 
 from .tracebuilder import build
 from .traces import h200

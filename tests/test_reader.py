@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.reader import bulk
+from nsysoverlap.trace import bulk
 
 from .readerkit import (
     GRAPH_TRACE,

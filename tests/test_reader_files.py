@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader.devices import read_gpus
-from nsysoverlap.reader.load import table_counts
+from nsysoverlap.core.errors import TraceFileError
+from nsysoverlap.trace.devices import read_gpus
+from nsysoverlap.trace.load import table_counts
 
 from .readerkit import KERNEL, SMALL, all_shapes, assert_same, everything, execute, snapshot
 from .tracebuilder import build
@@ -226,7 +226,7 @@ def test_a_file_that_changes_while_it_is_read(
         change(out)
         return read_gpus(*args)
 
-    monkeypatch.setattr("nsysoverlap.reader.load.read_gpus", change_then_read)
+    monkeypatch.setattr("nsysoverlap.trace.load.read_gpus", change_then_read)
     with pytest.raises(TraceFileError, match=r"t\.sqlite: the file changed while it was read"):
         read_trace(out)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.errors import TraceFileError
+from nsysoverlap.core.errors import TraceFileError
 
 from .readerkit import (
     GRAPH_TRACE,

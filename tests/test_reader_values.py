@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import read_trace
-from nsysoverlap.errors import TraceFileError
-from nsysoverlap.reader import bulk
+from nsysoverlap.core.errors import TraceFileError
+from nsysoverlap.trace import bulk
 
 from .readerkit import (
     GRAPH_TRACE,

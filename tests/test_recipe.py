@@ -12,8 +12,8 @@ import csv
 import numpy as np
 
 from nsysoverlap import IntervalSet, read_trace
-from nsysoverlap.arrays import Int64Array
-from nsysoverlap.trace import short_name
+from nsysoverlap.core.arrays import Int64Array
+from nsysoverlap.trace.model import short_name
 
 from .traces import FIXTURES, h200
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.lanes import Transfers, device_lanes
-from nsysoverlap.reader import read_trace
-from nsysoverlap.relief import measure_relief, median_relief, relief_curve, stays
-from nsysoverlap.report import Relief
-from nsysoverlap.rules import Role, classify
-from nsysoverlap.steps import StepSpec, plan_steps
+from nsysoverlap.measure.lanes import Transfers, device_lanes
+from nsysoverlap.measure.relief import measure_relief, median_relief, relief_curve, stays
+from nsysoverlap.result.model import Relief
+from nsysoverlap.roles.rules import Role, classify
+from nsysoverlap.steps.plan import StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from .tracebuilder import build
 from .traces import h200

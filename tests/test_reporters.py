@@ -10,15 +10,15 @@ from itertools import pairwise
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.blocks import Entries, Entry, Paragraph, Table
-from nsysoverlap.errors import UsageError
-from nsysoverlap.report import OverlapReport
-from nsysoverlap.reporters import REPORTERS, render
-from nsysoverlap.reporters.interface import Layout
-from nsysoverlap.reporters.markdown import escape
-from nsysoverlap.reporters.text import blocks_as_text
-from nsysoverlap.sections.report import blocks
-from nsysoverlap.view import View
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.show.blocks import Entries, Entry, Paragraph, Table
+from nsysoverlap.show.formats import REPORTERS, render
+from nsysoverlap.show.interface import Layout
+from nsysoverlap.show.markdown import escape
+from nsysoverlap.show.say_report import blocks
+from nsysoverlap.show.text import blocks_as_text
+from nsysoverlap.show.view import View
 
 from .sample_reports import HOSTILE, SAMPLES, hostile, plain, stepped
 from .traces import h200

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsysoverlap.rule_table import KERNEL_RULES
-from nsysoverlap.rules import Role, Rule, RuleSet
+from nsysoverlap.roles.rule_table import KERNEL_RULES
+from nsysoverlap.roles.rules import Role, Rule, RuleSet
 
 
 @pytest.mark.parametrize(

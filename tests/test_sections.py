@@ -6,11 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from nsysoverlap.blocks import Command, Entries, Paragraph, Table
-from nsysoverlap.device_names import device_names
-from nsysoverlap.errors import UsageError
-from nsysoverlap.evidence import evidence_device
-from nsysoverlap.report import (
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.formatting import (
+    clean_text,
+    format_at,
+    format_bytes,
+    format_ms,
+    format_ns,
+    format_rate,
+    format_span,
+    number_of,
+    short_kernel,
+)
+from nsysoverlap.result.device_names import device_names
+from nsysoverlap.result.evidence import evidence_device
+from nsysoverlap.result.model import (
     Basis,
     Evidence,
     HealthEntry,
@@ -22,21 +32,11 @@ from nsysoverlap.report import (
     TimeBudget,
     TraceReport,
 )
-from nsysoverlap.reporters import render
-from nsysoverlap.sections.report import blocks
-from nsysoverlap.sentences import basis_line, headline, next_step
-from nsysoverlap.units import (
-    clean_text,
-    format_at,
-    format_bytes,
-    format_ms,
-    format_ns,
-    format_rate,
-    format_span,
-    number_of,
-    short_kernel,
-)
-from nsysoverlap.view import View
+from nsysoverlap.result.sentences import basis_line, headline, next_step
+from nsysoverlap.show.blocks import Command, Entries, Paragraph, Table
+from nsysoverlap.show.formats import render
+from nsysoverlap.show.say_report import blocks
+from nsysoverlap.show.view import View
 
 from . import sample_reports as samples
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.errors import ConfigError
-from nsysoverlap.report import (
+from nsysoverlap.core.errors import ConfigError
+from nsysoverlap.result.model import (
     Attribution,
     Basis,
     Bounds,
@@ -220,7 +220,7 @@ reports = st.builds(
 def validator() -> Any:
     from jsonschema import Draft202012Validator
 
-    schema = json.loads(files("nsysoverlap").joinpath("report.schema.json").read_text())
+    schema = json.loads(files("nsysoverlap.result").joinpath("report.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from nsysoverlap.blocks import Paragraph, Table
-from nsysoverlap.report import DeviceReport, Overlap, Relief
-from nsysoverlap.sections.step_tables import is_outlier, steps_section
+from nsysoverlap.result.model import DeviceReport, Overlap, Relief
+from nsysoverlap.show.blocks import Paragraph, Table
+from nsysoverlap.show.say_steps import is_outlier, steps_section
 
 from . import sample_reports as samples
 

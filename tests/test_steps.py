@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.errors import UsageError
-from nsysoverlap.reader import read_trace
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepSpec, plan_steps
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.steps.plan import StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from .stepdrawing import Dispatch, windows
 from .tracebuilder import TraceBuilder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import Window, analyze
-from nsysoverlap.report import StreamReport
+from nsysoverlap.result.model import StreamReport
 
 from .builder.query import query
 from .tracebuilder import build

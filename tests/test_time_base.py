@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from nsysoverlap.analysis import analyze
-from nsysoverlap.serialise import report_to_dict
+from nsysoverlap.result.codec import report_to_dict
+from nsysoverlap.run.analysis import analyze
 
 from .traces import h200, h200_names
 

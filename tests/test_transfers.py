@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap import RuleSet, Window, analyze, hiders, read_trace
-from nsysoverlap.analysis import Options
-from nsysoverlap.transfers import COLUMNS, transfer_rows
+from nsysoverlap import RuleSet, Window, analyze, read_trace
+from nsysoverlap.measure import hiders
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.transfers import COLUMNS, transfer_rows
 
 from .builder.query import query
 from .tracebuilder import ALL_REDUCE, CopyKind, TraceBuilder, build, draw

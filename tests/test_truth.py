@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from nsysoverlap import RuleSet, analyze
-from nsysoverlap.report import DeviceReport, Overlap, OverlapReport
+from nsysoverlap.result.model import DeviceReport, Overlap, OverlapReport
 
 from .traces import h200
 

@@ -14,12 +14,12 @@ import xmlschema
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 from markdown_it import MarkdownIt
 
-from nsysoverlap.errors import UsageError
-from nsysoverlap.gate.baseline import Baseline
-from nsysoverlap.gate.evaluate import check, judge
-from nsysoverlap.gate.thresholds import build_thresholds
-from nsysoverlap.gate.verdicts import Loss, Status, Verdicts
-from nsysoverlap.reporters.verdict import VERDICT_REPORTERS, render_verdicts
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.judge.baseline import Baseline
+from nsysoverlap.judge.evaluate import check, judge
+from nsysoverlap.judge.thresholds import build_thresholds
+from nsysoverlap.judge.verdicts import Loss, Status, Verdicts
+from nsysoverlap.show.verdict_formats import VERDICT_REPORTERS, render_verdicts
 
 from .sample_reports import HOSTILE, events_lost, no_transfers, plain
 from .stepreports import operation, report_of_ranks, report_of_steps

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysoverlap import Window, analyze, parse_window
-from nsysoverlap.errors import UsageError
-from nsysoverlap.report import DeviceReport, Overlap, TimeBudget
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.result.model import DeviceReport, Overlap, TimeBudget
 
 from .tracebuilder import build
 from .traces import h200

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..interrupts import interrupts_raised
+from ..core.interrupts import interrupts_raised
 from .compare import compare
 from .exits import ExitCode, errors_as_exits, interrupts_as_exits
 from .export import export

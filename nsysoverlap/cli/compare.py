@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..output import check_target
+from ..core.output import check_target
 from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options
 from .options import (
@@ -21,8 +21,8 @@ from .options import (
 from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
-    from ..analysis import Options
-    from ..report import OverlapReport
+    from ..result.model import OverlapReport
+    from ..run.analysis import Options
 
 FORMATS = ("text", "markdown", "json")
 
@@ -62,8 +62,8 @@ def compare(
     Each of A and B is a trace, a folder of ranks, a JSON report (report --format json) or a
     baseline. The options apply to traces only.
     """
-    from ..compare import compare as compare_reports
-    from ..reporters.comparison import render_comparison
+    from ..judge.comparison import compare as compare_reports
+    from ..show.comparison_formats import render_comparison
 
     wanted = parse_steps(steps, skip_steps, step)
     options = build_options(window, config, transfer_kernels, None, wanted)
@@ -89,7 +89,7 @@ def _load(
 ) -> tuple[OverlapReport, bool]:
     """A report from a JSON file, or measured, and whether all its traces could be read."""
     if path.suffix.lower() == ".json":
-        from ..gate.baseline import read_baseline
+        from ..judge.baseline import read_baseline
 
         return read_baseline(path).report, True
     paths, _ = find_all([path])

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import click
 
-from ..errors import NsysOverlapError
-from ..interrupts import interrupt_behind
-from ..units import clean_text
+from ..core.errors import NsysOverlapError
+from ..core.formatting import clean_text
+from ..core.interrupts import interrupt_behind
 
 DEBUG_VARIABLE = "NSYSOVERLAP_DEBUG"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..output import check_target
+from ..core.output import check_target
 from .options import (
     FilePath,
     build_options,
@@ -51,9 +51,9 @@ def export(
     copies, counters of exposed time and GB/s, and the findings. All activities are written; steps
     and window choose what counts as exposed. Times are the trace's own, in us.
     """
-    from ..analysis import measure_cases, trace_cases
-    from ..perfetto import compressed, trace_events
-    from ..ranks.many import open_trace
+    from ..draw.perfetto import compressed, trace_events
+    from ..run.analysis import measure_cases, trace_cases
+    from ..run.many import open_trace
 
     options = build_options(
         window, config, transfer_kernels, steps=parse_steps(steps, skip_steps, step)

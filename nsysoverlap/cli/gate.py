@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NsysOverlapError, UsageError
-from ..output import check_target
+from ..core.errors import NsysOverlapError, UsageError
+from ..core.output import check_target
 from .exits import ExitCode, one_line
 from .gate_options import GateCommand, threshold_options
 from .many import find_all, measure_all, ranks_options, traces_argument
@@ -25,10 +25,10 @@ from .options import (
 from .terminal import emit, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
-    from ..gate.evaluate import Reference
-    from ..gate.thresholds import Thresholds
-    from ..gate.verdicts import Verdicts
-    from ..report import OverlapReport
+    from ..judge.evaluate import Reference
+    from ..judge.thresholds import Thresholds
+    from ..judge.verdicts import Verdicts
+    from ..result.model import OverlapReport
 
 FORMATS = ("text", "markdown", "json", "junit", "github")
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -80,7 +80,7 @@ def gate(
     An empty, broken or opaque trace, or one that a limit asks more of than it can tell, is
     inconclusive (exit 3) and never passes. Percentages are written 90 or 90%.
     """
-    from ..gate.evaluate import judge
+    from ..judge.evaluate import judge
 
     thresholds = _thresholds(config, limits, history)
     wanted = parse_steps(steps, skip_steps, step)
@@ -111,8 +111,8 @@ def gate(
 
 
 def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | None) -> Thresholds:
-    from ..config import load_config
-    from ..gate.thresholds import build_thresholds, load_gate_table
+    from ..judge.thresholds import build_thresholds, load_gate_table
+    from ..roles.config import load_config
 
     table: dict[str, str | list[str]] = {}
     if config is not None:
@@ -126,7 +126,7 @@ def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | Non
 
 def _measuring(config: Path | None) -> Path | None:
     """The file where it says how to measure: one of limits alone must not look like rules."""
-    from ..config import Config, load_config
+    from ..roles.config import Config, load_config
 
     if config is None or load_config(config) == Config(config.name):
         return None
@@ -164,7 +164,7 @@ def _check_asked(
 
 
 def _baseline(thresholds: Thresholds) -> Reference | None:
-    from ..gate.baseline import read_baseline
+    from ..judge.baseline import read_baseline
 
     return None if thresholds.baseline is None else read_baseline(thresholds.baseline)
 
@@ -172,8 +172,8 @@ def _baseline(thresholds: Thresholds) -> Reference | None:
 def _history(
     path: Path, report: OverlapReport, paths: Sequence[Path], label: Sequence[str], last: int | None
 ) -> Reference:
-    from ..history.store import content_hash, parse_labels
-    from ..history.trend import matching_runs
+    from ..judge.history_store import content_hash, parse_labels
+    from ..judge.history_trend import matching_runs
 
     readable = [p for p in paths if p.is_file()]
     return matching_runs(
@@ -188,7 +188,7 @@ def _history(
 
 def _only_baseline(report: OverlapReport, result: Verdicts, path: Path | None) -> None:
     """`--write-baseline` alone: no limit can fail, but a baseline must hold something."""
-    from ..gate.baseline import unfit_reason
+    from ..judge.baseline import unfit_reason
 
     reasons = [text for text in result.blockers if text != "There was nothing to compare."]
     unfit = unfit_reason(report)
@@ -202,14 +202,14 @@ def _only_baseline(report: OverlapReport, result: Verdicts, path: Path | None) -
 
 
 def _write(path: Path, report: OverlapReport) -> None:
-    from ..gate.baseline import write_baseline
+    from ..judge.baseline import write_baseline
 
     write_baseline(path, report)
     say(f"Wrote {path}")
 
 
 def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
-    from ..reporters.verdict import render_verdicts
+    from ..show.verdict_formats import render_verdicts
 
     width, color = stdout_width(output), stdout_color(output)
     emit(render_verdicts(result, fmt, width=width, color=color), output)
@@ -226,7 +226,7 @@ def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
 
 
 def _exit(result: Verdicts) -> None:
-    from ..gate.verdicts import Status
+    from ..judge.verdicts import Status
 
     codes = {
         Status.PASSED: ExitCode.DONE,

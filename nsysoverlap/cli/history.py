@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..errors import UsageError
-from ..output import check_target
+from ..core.errors import UsageError
+from ..core.output import check_target
 from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import (
@@ -61,8 +61,8 @@ def record(
     Several traces are the ranks of one run. The same traces are stored once, however often this
     is called. Any number of writers may share a file; a run is in it whole or not at all.
     """
-    from ..history.store import content_hash, parse_labels
-    from ..history.store import record as store
+    from ..judge.history_store import content_hash, parse_labels
+    from ..judge.history_store import record as store
 
     labels = parse_labels(label)
     wanted = parse_steps(steps, skip_steps, step)
@@ -115,12 +115,12 @@ def history(
     output: Path | None,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
-    from ..history.store import parse_labels, read_runs
-    from ..reporters.interface import Layout
-    from ..reporters.json import as_json
-    from ..reporters.markdown import blocks_as_markdown
-    from ..reporters.text import blocks_as_text
-    from ..sections.history import history_blocks, runs_to_dict
+    from ..judge.history_store import parse_labels, read_runs
+    from ..show.interface import Layout
+    from ..show.json import as_json
+    from ..show.markdown import blocks_as_markdown
+    from ..show.say_history import history_blocks, runs_to_dict
+    from ..show.text import blocks_as_text
 
     for target in (output, plot):
         if target is not None and not to_stdout(target):
@@ -138,6 +138,6 @@ def history(
         text = blocks_as_text(history_blocks(runs, db.name), layout)
     emit(text, output)
     if plot is not None:
-        from ..history.plot import draw_history
+        from ..draw.plot_history import draw_history
 
         emit_file(draw_history(runs, plot.suffix.lower().removeprefix(".")), plot)

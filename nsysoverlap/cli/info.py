@@ -15,9 +15,9 @@ from .screen import key_values, render_blocks
 from .terminal import Plain, emit, progress
 
 if TYPE_CHECKING:
-    from ..blocks import Block
-    from ..report import OverlapReport
-    from ..trace import Device, Trace
+    from ..result.model import OverlapReport
+    from ..show.blocks import Block
+    from ..trace.model import Device, Trace
 
 FORMAT = "nsysoverlap.info"
 FORMAT_VERSION = 1
@@ -39,11 +39,11 @@ def info(trace: Path, fmt: str) -> None:
     Of the environment only variables that matter here are shown (XLA_FLAGS, JAX_*, NCCL_* and
     the like), and no paths, users or hosts.
     """
-    from ..analysis import Options, analyze_trace
-    from ..nsys import REPORT_SUFFIXES, export_report
-    from ..ranks.many import open_trace
-    from ..reader.load import table_counts
-    from ..reporters.json import as_json
+    from ..run.analysis import Options, analyze_trace
+    from ..run.many import open_trace
+    from ..show.json import as_json
+    from ..trace.load import table_counts
+    from ..trace.nsys_export import REPORT_SUFFIXES, export_report
 
     path = single_trace(trace)
     options = Options()
@@ -85,8 +85,8 @@ def _as_dict(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> 
 
 
 def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> list[Block]:
-    from ..blocks import Table
-    from ..sections.report import health_section
+    from ..show.blocks import Table
+    from ..show.say_report import health_section
 
     rows = tuple((table, f"{n:,}") for table, n in counts.items())
     blocks: list[Block] = [
@@ -103,7 +103,7 @@ def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> l
 
 
 def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
-    from ..units import format_span
+    from ..core.formatting import format_span
 
     facts = [
         ("file", trace.info.file_name),
@@ -125,7 +125,7 @@ def _device_facts(device: Device) -> tuple[str, str]:
 
 
 def _pids(device: Device) -> tuple[int, ...]:
-    from ..trace import pid_of
+    from ..trace.model import pid_of
 
     return tuple(pid_of(global_pid) for global_pid in device.global_pids)
 

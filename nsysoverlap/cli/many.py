@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import NsysOverlapError, UsageError
+from ..core.errors import NsysOverlapError, UsageError
 from .exits import Failure, one_line
 from .options import Command, FilePath
 from .terminal import progress, say
 
 if TYPE_CHECKING:
-    from ..analysis import Options
-    from ..report import OverlapReport
-    from ..timeline_data import TimelineBuilder
+    from ..draw.timeline_data import TimelineBuilder
+    from ..result.model import OverlapReport
+    from ..run.analysis import Options
 
 
 def traces_argument(function: Command) -> Command:
@@ -45,7 +45,7 @@ def ranks_options(function: Command) -> Command:
 
 def find_all(traces: Sequence[Path]) -> tuple[list[Path], list[NsysOverlapError]]:
     """The files that the arguments stand for, and what is wrong with the other arguments."""
-    from ..ranks.many import distinct, find_traces
+    from ..run.many import distinct, find_traces
 
     found: list[list[Path]] = []
     errors: list[NsysOverlapError] = []
@@ -73,7 +73,7 @@ def measure_all(
 
     A `timeline` takes in what is measured; the traces are then read one by one.
     """
-    from ..ranks.many import analyze_many
+    from ..run.many import analyze_many
 
     if jobs is not None and dask is not None:
         raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")

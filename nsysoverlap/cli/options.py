@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..analysis import Options
-    from ..steps import StepSpec
+    from ..run.analysis import Options
+    from ..steps.plan import StepSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -100,7 +100,7 @@ def stepping_options(function: Command) -> Command:
 
 def parse_steps(mode: str, skip: int, step: str | None) -> StepSpec:
     """Which steps are wanted; raises `UsageError` for a step that is no number."""
-    from ..steps import StepSpec
+    from ..steps.plan import StepSpec
 
     if not mode:
         raise UsageError("--steps is empty; is a variable not set?", "auto is the default.")
@@ -125,12 +125,12 @@ def build_options(
     steps: StepSpec | None = None,
 ) -> Options:
     """What the options say, checked; what the command line says wins over the file."""
-    from ..analysis import Options
-    from ..config import load_config
-    from ..links import parse_link_override
-    from ..rules import RuleSet
-    from ..steps import StepSpec
-    from ..window import Window, parse_window
+    from ..core.window import Window, parse_window
+    from ..roles.config import load_config
+    from ..roles.links import parse_link_override
+    from ..roles.rules import RuleSet
+    from ..run.analysis import Options
+    from ..steps.plan import StepSpec
 
     chosen = None if transfer_kernels is None else transfer_kernels == "auto"
     settings = load_config(config) if config else None
@@ -148,7 +148,7 @@ def build_options(
 
 def single_trace(path: Path) -> Path:
     """The one trace that `path` names; a folder must hold exactly one."""
-    from ..ranks.many import find_traces
+    from ..run.many import find_traces
 
     found = find_traces([path])
     if len(found) != 1:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..errors import UsageError
-from ..output import check_target
+from ..core.errors import UsageError
+from ..core.output import check_target
 from .options import (
     FilePath,
     build_options,
@@ -67,8 +67,8 @@ def plot(
     Exposed transfers are hatched, outlined and taller than all else. With --step 3 or --window
     80ms:120ms only that part is drawn.
     """
-    from ..plots.picture import format_of, picture
-    from ..ranks.many import open_trace
+    from ..draw.picture import format_of, picture
+    from ..run.many import open_trace
 
     if to_stdout(output):
         raise UsageError("A plot is not written to stdout.", "Give the name of a file.")

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import click
 
-from ..errors import UsageError
-from ..output import check_target
+from ..core.errors import UsageError
+from ..core.output import check_target
 from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options, traces_argument
-from .options import (
-    build_options,
-    measuring_options,
-    output_option,
-    parse_steps,
-    stepping_options,
-)
+from .options import build_options, measuring_options, output_option, parse_steps, stepping_options
 from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -78,10 +72,10 @@ def report(
     Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
     one by one and added up. A trace that cannot be read is named and left out.
     """
-    from ..evidence import evidence_stretches
-    from ..reporters import render
-    from ..timeline_data import TimelineBuilder
-    from ..view import View
+    from ..draw.timeline_data import TimelineBuilder
+    from ..result.evidence import evidence_stretches
+    from ..show.formats import render
+    from ..show.view import View
 
     wanted = parse_steps(steps, skip_steps, step)
     options = build_options(window, config, transfer_kernels, link_gbps, wanted)

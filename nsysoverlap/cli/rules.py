@@ -13,9 +13,9 @@ from .screen import key_values, render_blocks
 from .terminal import Plain, emit, progress
 
 if TYPE_CHECKING:
-    from ..analysis import Options
-    from ..blocks import Block
-    from ..rules import CopyRule, Explanation, Rule, RuleSet, TopName
+    from ..roles.rules import CopyRule, Explanation, Rule, RuleSet, TopName
+    from ..run.analysis import Options
+    from ..show.blocks import Block
 
 FORMAT = "nsysoverlap.rules"
 FORMAT_VERSION = 1
@@ -39,7 +39,7 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
     With a TRACE, show the most expensive kernel names of each category instead. Own rules go
     into a file for --config and come before all others.
     """
-    from ..reporters.json import as_json
+    from ..show.json import as_json
 
     options = build_options(config=config)
     explanation = None if explain is None else options.rules.explain(explain)
@@ -56,8 +56,8 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
 
 
 def _top_names(trace: Path, options: Options) -> list[TopName]:
-    from ..ranks.many import open_trace
-    from ..rules import classify, top_names
+    from ..roles.rules import classify, top_names
+    from ..run.many import open_trace
 
     path = single_trace(trace)
     with progress(f"Reading {path.name}"):
@@ -67,7 +67,7 @@ def _top_names(trace: Path, options: Options) -> list[TopName]:
 def _as_dict(
     rules: RuleSet, explanation: Explanation | None, names: list[TopName] | None
 ) -> dict[str, Any]:
-    from ..rule_table import COPY_RULES
+    from ..roles.rule_table import COPY_RULES
 
     return {
         "format": FORMAT,
@@ -108,8 +108,8 @@ def _as_dict(
 
 
 def _rule_blocks(rules: RuleSet) -> list[Block]:
-    from ..blocks import Paragraph
-    from ..rule_table import COPY_RULES
+    from ..roles.rule_table import COPY_RULES
+    from ..show.blocks import Paragraph
 
     kernel_rows = [(rule.name, _role(rule), f"{rule.why} {_shown(rule)}") for rule in rules.rules]
     copy_rows = [
@@ -129,7 +129,7 @@ def _role(rule: Rule | CopyRule) -> str:
 
 def _shown(rule: Rule) -> str:
     """A name the rule takes; the pattern of a user's rule, which has no examples."""
-    from ..trace import qualified_name
+    from ..trace.model import qualified_name
 
     if rule.examples:
         return f"Example: {qualified_name(rule.examples[0])}"
@@ -148,9 +148,9 @@ def _explanation_block(rules: RuleSet, explanation: Explanation) -> Block:
 
 
 def _names_block(names: list[TopName]) -> Block:
-    from ..blocks import Paragraph, Table
-    from ..trace import qualified_name
-    from ..units import format_ns
+    from ..core.formatting import format_ns
+    from ..show.blocks import Paragraph, Table
+    from ..trace.model import qualified_name
 
     if not names:
         return Paragraph("The trace holds no kernels.")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 from .options import FilePath, build_options, parse_steps, single_trace
 from .screen import render_blocks
 from .terminal import Plain, emit, progress, say
 
 if TYPE_CHECKING:
-    from ..analysis import Options
-    from ..blocks import Block
+    from ..run.analysis import Options
+    from ..show.blocks import Block
     from ..slim import Sensitive, Slimmed
     from ..slim.selection import Spans
 
@@ -90,7 +90,7 @@ def slim(
 
 
 def _export_of(path: Path) -> Path:
-    from ..nsys import REPORT_SUFFIXES, export_report
+    from ..trace.nsys_export import REPORT_SUFFIXES, export_report
 
     return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
 
@@ -99,9 +99,9 @@ def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[
     """Options with the window from the first to the last instant of the steps on any device, and
     the times of the ranges that mark other steps.
     """
-    from ..analysis import trace_cases
-    from ..reader import read_trace
-    from ..window import Window
+    from ..core.window import Window
+    from ..run.analysis import trace_cases
+    from ..trace.load import read_trace
 
     if not options.whole:
         raise UsageError("--window and --step exclude each other.", "Give one of them.")
@@ -117,8 +117,8 @@ def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[
 
 
 def _blocks(name: str, result: Slimmed, remaining: Sequence[Sensitive]) -> list[Block]:
-    from ..blocks import Paragraph, Table
-    from ..units import format_bytes
+    from ..core.formatting import format_bytes
+    from ..show.blocks import Paragraph, Table
 
     how = shlex.quote(name) + ("" if result.options.whole else f" --window {result.options.window}")
     before, after = format_bytes(result.n_bytes_before), format_bytes(result.n_bytes)
@@ -157,7 +157,7 @@ def _blocks(name: str, result: Slimmed, remaining: Sequence[Sensitive]) -> list[
 
 
 def _sensitive_blocks(name: str, found: Sequence[Sensitive]) -> list[Block]:
-    from ..blocks import Paragraph, Table
+    from ..show.blocks import Paragraph, Table
 
     if not found:
         return [Paragraph(f"{name} holds no texts at all.", "headline")]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
-from ..units import clean_text
+from ..core.errors import UsageError
+from ..core.formatting import clean_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

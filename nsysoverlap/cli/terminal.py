@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from ..errors import NsysOverlapError
-from ..output import write_atomically
-from ..units import clean_text
+from ..core.errors import NsysOverlapError
+from ..core.formatting import clean_text
+from ..core.output import write_atomically
 
 PIPED_WIDTH = 80
 MAX_WIDTH = 120

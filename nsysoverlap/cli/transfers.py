@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..errors import UsageError
-from ..output import check_target
+from ..core.errors import UsageError
+from ..core.output import check_target
 from .options import build_options, measuring_options, output_option, single_trace, trace_argument
 from .tables import require_pyarrow, to_csv, to_parquet
 from .terminal import Plain, emit, emit_file, progress, say, to_stdout
@@ -40,8 +40,8 @@ def transfers(
     10^9 bytes per second. A window keeps the transfers that start in it. Sums may exceed those of
     the report: copies outside its steps are listed too, and copies at the same time count each.
     """
-    from ..ranks.many import open_trace
-    from ..transfers import transfer_rows
+    from ..run.many import open_trace
+    from ..run.transfers import transfer_rows
 
     options = build_options(window, config, transfer_kernels)
     path = single_trace(trace)

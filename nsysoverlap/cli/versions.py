@@ -7,8 +7,8 @@ import sqlite3
 from importlib import metadata
 
 from .._version import __version__
-from ..errors import ExportError
-from ..nsys import installed_version
+from ..core.errors import ExportError
+from ..trace.nsys_export import installed_version
 
 
 def versions() -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 
-from ..report import Finding
-from ..threads import each
+from ..core.threads import each
+from ..result.model import Finding
 from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
 from .context import Context, Finder
 

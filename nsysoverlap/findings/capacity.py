@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import BoolArray
-from ..case import DeviceCase
-from ..report import Effective, Finding, Slowdown, format_share
-from ..rules import Role
-from ..units import format_bytes, format_ns
+from ..core.arrays import BoolArray
+from ..core.formatting import format_bytes, format_ns
+from ..measure.case import DeviceCase
+from ..result.model import Effective, Finding, Slowdown, format_share
+from ..roles.rules import Role
 from .context import NOTE, Context, Finder
 from .facts import a_step, hiding, pageable, size_text, spans, waits_on_host
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..intervals import IntervalSet
-from ..report import DeviceReport, Evidence, Finding
+from ..core.arrays import BoolArray, Int64Array
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..result.model import DeviceReport, Evidence, Finding
 
 WARNING = "warning"
 NOTE = "note"

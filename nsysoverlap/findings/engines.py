@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph
-from ..host import NEVER
-from ..report import Finding
-from ..rules import Role
-from ..units import format_ns
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_ns
+from ..measure.case import DeviceCase
+from ..measure.waiting import in_graph
+from ..result.model import Finding
+from ..roles.rules import Role
+from ..trace.host import NEVER
 from .context import Context, Finder
 from .facts import copies, ran_xla, size_text
 from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns

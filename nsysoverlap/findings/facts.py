@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph
-from ..intervals import IntervalSet
-from ..relief import relief_curve
-from ..rules import Role
-from ..units import format_bytes, number_of
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_bytes, number_of
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.relief import relief_curve
+from ..measure.waiting import in_graph
+from ..roles.rules import Role
 from .context import Context
 
 MOST_ROWS = 1_000

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph
-from ..intervals import IntervalSet
-from ..measures import format_share
-from ..report import Evidence, Finding
-from ..rules import Role
-from ..trace import Activities
-from ..units import format_ns
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_ns
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.waiting import in_graph
+from ..result.model import Evidence, Finding
+from ..result.numbers import format_share
+from ..roles.rules import Role
+from ..trace.model import Activities
 from .context import N_EXAMPLES, Context, Finder
 from .facts import copies, ran_xla, size_text
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..intervals import IntervalSet
-from ..measures import format_share
-from ..report import Finding
-from ..rules import Role
-from ..units import format_bytes, format_ns, format_rate, number_of, short_kernel
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_bytes, format_ns, format_rate, number_of, short_kernel
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..result.model import Finding
+from ..result.numbers import format_share
+from ..roles.rules import Role
 from .context import NOTE, WARNING, Context, Finder
 from .facts import named, ran_xla, size_text, xla_flag
 

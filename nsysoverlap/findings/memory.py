@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..arrays import BoolArray
-from ..case import DeviceCase
-from ..lanes import Transfers
-from ..report import Evidence, Finding
-from ..rules import Role
-from ..units import format_bytes, format_ns, format_rate
+from ..core.arrays import BoolArray
+from ..core.formatting import format_bytes, format_ns, format_rate
+from ..measure.case import DeviceCase
+from ..measure.lanes import Transfers
+from ..result.model import Evidence, Finding
+from ..roles.rules import Role
 from .context import N_EXAMPLES, NOTE, Context, Finder
 from .facts import copies, pageable, size_text
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..labels import parse_label
-from ..relief import Stays, relief_curve, stays
-from ..report import Evidence, Finding, Relief, format_share
-from ..units import format_bytes, format_ns, number_of
+from ..core.formatting import format_bytes, format_ns, number_of
+from ..measure.relief import Stays, relief_curve, stays
+from ..result.model import Evidence, Finding, Relief, format_share
+from ..steps.labels import parse_label
 from .context import NOTE, WARNING, Context, Finder
 from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..arrays import BoolArray, Int32Array, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph, launch_of_transfers
-from ..host import NEVER
-from ..trace import Activities
+from ..core.arrays import BoolArray, Int32Array, Int64Array
+from ..measure.case import DeviceCase
+from ..measure.waiting import in_graph, launch_of_transfers
+from ..trace.host import NEVER
+from ..trace.model import Activities
 
 
 @dataclass(frozen=True)

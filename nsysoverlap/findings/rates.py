@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..report import Finding, LinkReport, format_share
-from ..rules import Role
-from ..units import format_bytes, format_ns, format_rate
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_bytes, format_ns, format_rate
+from ..measure.case import DeviceCase
+from ..result.model import Finding, LinkReport, format_share
+from ..roles.rules import Role
 from .context import NOTE, Context, Finder
 from .facts import a_step, copies, pageable, size_text
 

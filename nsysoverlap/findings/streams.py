@@ -7,24 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph
-from ..host import NEVER
-from ..intervals import IntervalSet
-from ..report import Evidence, Finding
-from ..rules import Role
-from ..units import format_at, format_ms, format_ns, short_kernel
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_at, format_ms, format_ns, short_kernel
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.waiting import in_graph
+from ..result.model import Evidence, Finding
+from ..roles.rules import Role
+from ..trace.host import NEVER
 from .context import Context, Finder
 from .facts import copies, ran_xla, size_text, waits_on_host
-from .queues import (
-    Queue,
-    latest_record,
-    queue_of,
-    rows_sent_ns,
-    sent_ns,
-    waits_between,
-)
+from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 from .waits import SOON_NS
 
 

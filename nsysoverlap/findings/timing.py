@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..arrays import Int64Array
-from ..intervals import IntervalSet
-from ..report import Finding, format_share
-from ..rules import Role
-from ..units import format_ns, short_kernel
+from ..core.arrays import Int64Array
+from ..core.formatting import format_ns, short_kernel
+from ..core.intervals import IntervalSet
+from ..result.model import Finding, format_share
+from ..roles.rules import Role
 from .context import Context, Finder
 from .facts import (
     MOST_ROWS,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import BoolArray, Int64Array
-from ..case import DeviceCase
-from ..exposure import in_graph
-from ..intervals import IntervalSet
+from ..core.arrays import BoolArray, Int64Array
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.waiting import in_graph
 
 SOON_NS = 20_000
 """A kernel that starts this soon after a copy's end is taken to have waited for it."""

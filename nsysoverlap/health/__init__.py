@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..report import DeviceReport, HealthEntry
-from ..rules import Classified
-from ..window import Window
+from ..core.window import Window
+from ..result.model import DeviceReport, HealthEntry
+from ..roles.rules import Classified
 from . import capture, content
-from .case import Case, Check
+from .subject import Case, Check
 
 _SEVERITIES = ("error", "warning", "note")
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import schema
-from ..intervals import IntervalSet
-from ..report import HealthEntry, format_share
-from ..units import format_ns, number_of
-from .case import Case, touches
+from ..core.formatting import format_ns, number_of
+from ..core.intervals import IntervalSet
+from ..result.model import HealthEntry, format_share
+from ..trace import schema
+from .subject import Case, touches
 
 _LOST = "Error when processing events"
 _MAYBE_LOST = "Not all CUDA events"

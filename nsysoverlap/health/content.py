@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..report import HealthEntry
-from ..rules import comm_like_compute
-from ..trace import short_name
-from ..units import format_ns, number_of
-from .case import Case
+from ..core.formatting import format_ns, number_of
+from ..result.model import HealthEntry
+from ..roles.rules import comm_like_compute
+from ..trace.model import short_name
+from .subject import Case
 
 _SHOWN_NAMES = 3
 _LAST_COPY_KIND = 13

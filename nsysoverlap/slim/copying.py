@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote as quote_path
 
-from .. import schema
 from .._version import __version__
-from ..reader.bulk import careful_integer
-from ..reader.database import connect, probe
-from ..reader.facts import diagnostics, export_meta, shareable_settings
-from ..reader.host import PUSH_POP, START_END, interesting_calls
-from ..reader.privacy import scrub
-from ..reader.values import integer, text
-from ..schema import FoundTable, Schema, TableSpec, quote
+from ..trace import schema
+from ..trace.bulk import careful_integer
+from ..trace.capture_facts import diagnostics, export_meta, shareable_settings
+from ..trace.database import connect, probe
+from ..trace.host_rows import PUSH_POP, START_END, interesting_calls
+from ..trace.privacy import scrub
+from ..trace.schema import FoundTable, Schema, TableSpec, quote
+from ..trace.values import integer, text
 from .selection import Condition, Selection
 
 _TEXTS = {"name", "uuid", "text", "value"}

@@ -7,9 +7,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..reader.database import open_database, probe
-from ..reader.values import text
-from ..schema import quote
+from ..trace.database import open_database, probe
+from ..trace.schema import quote
+from ..trace.values import text
 
 _PAYLOAD = "names that the program gave its NVTX data"
 _KNOWN = {

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..analysis import Options, analyze_trace
-from ..errors import NsysOverlapError, TraceFileError, UsageError
-from ..interrupts import interrupts_held
-from ..output import check_target, current_umask
-from ..reader import read_trace
-from ..reader.database import check_file, check_sound, translated_errors
-from ..trace import Trace
-from ..window import Window
+from ..core.errors import NsysOverlapError, TraceFileError, UsageError
+from ..core.interrupts import interrupts_held
+from ..core.output import check_target, current_umask
+from ..core.window import Window
+from ..run.analysis import Options, analyze_trace
+from ..trace.database import check_file, check_sound, translated_errors
+from ..trace.load import read_trace
+from ..trace.model import Trace
 from .copying import TableChange, write_copy
 from .selection import Selection, Spans
 

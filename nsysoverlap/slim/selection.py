@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .. import schema
-from ..schema import FoundTable, Schema
+from ..trace import schema
+from ..trace.schema import FoundTable, Schema
 
 Condition = Callable[[FoundTable], str]
 """SQL that picks rows of a table of the source; '' for all of them."""

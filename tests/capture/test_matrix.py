@@ -17,7 +17,7 @@ from capture.frontier import draw, write_picture
 from capture.past import record_rows, row_labels
 from capture.results import Row, load_rows
 from capture.tables import batch_table
-from nsysoverlap.history.store import read_runs
+from nsysoverlap.judge.history_store import read_runs
 
 from .kit import changed, say, spec_for, tiny, write_toml
 from .test_manifest import SCHEMA

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nsysoverlap.analysis import Options, analyze_trace
-from nsysoverlap.case import device_case
 from nsysoverlap.findings import FINDERS, Context, code_of
-from nsysoverlap.launches import Launches
-from nsysoverlap.operations import transfer_labels
-from nsysoverlap.reader import read_trace
-from nsysoverlap.report import Finding
-from nsysoverlap.rules import classify
-from nsysoverlap.steps import StepSpec, plan_steps
+from nsysoverlap.measure.case import device_case
+from nsysoverlap.measure.operations import transfer_labels
+from nsysoverlap.result.model import Finding
+from nsysoverlap.roles.rules import classify
+from nsysoverlap.run.analysis import Options, analyze_trace
+from nsysoverlap.steps.launches import Launches
+from nsysoverlap.steps.plan import StepSpec, plan_steps
+from nsysoverlap.trace.load import read_trace
 
 from ..tracebuilder import TraceBuilder, draw
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap.findings import Context
-from nsysoverlap.report import Finding
+from nsysoverlap.result.model import Finding
 
 from ..tracebuilder import TraceBuilder, draw
 from ..traces import h200, h200_names

@@ -8,7 +8,7 @@ import pytest
 
 from nsysoverlap.findings import Context, find_all
 from nsysoverlap.findings.streams import blocks_of
-from nsysoverlap.report import Finding
+from nsysoverlap.result.model import Finding
 
 from ..traces import h200, h200_names
 from .kit import MS, context_of

@@ -8,7 +8,7 @@ import pytest
 
 from nsysoverlap.findings import Context
 from nsysoverlap.findings.facts import waits_on_host
-from nsysoverlap.report import Finding
+from nsysoverlap.result.model import Finding
 
 from ..casekit import Scene
 from ..tracebuilder import draw

@@ -11,12 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 from nsysoverlap import read_trace
-from nsysoverlap.analysis import Options, analyze_trace
-from nsysoverlap.errors import NsysOverlapError
-from nsysoverlap.reporters import render
+from nsysoverlap.core.errors import NsysOverlapError
+from nsysoverlap.run.analysis import Options, analyze_trace
+from nsysoverlap.run.transfers import transfer_rows
+from nsysoverlap.show.formats import render
 from nsysoverlap.slim import slim_trace
-from nsysoverlap.steps import StepSpec
-from nsysoverlap.transfers import transfer_rows
+from nsysoverlap.steps.plan import StepSpec
 
 from ..casekit import Scene
 from ..readerkit import assert_same, everything, read_through_sqlite, sound

@@ -7,13 +7,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.analysis import Options, analyze_trace
-from nsysoverlap.reader import read_trace
-from nsysoverlap.report import OverlapReport
-from nsysoverlap.reporters import render
-from nsysoverlap.steps import StepSpec
-from nsysoverlap.timeline import Timeline
-from nsysoverlap.timeline_data import MAX_BLOCKS, TimelineBuilder
+from nsysoverlap.draw.timeline_data import MAX_BLOCKS, TimelineBuilder
+from nsysoverlap.draw.timeline_model import Timeline
+from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.run.analysis import Options, analyze_trace
+from nsysoverlap.show.formats import render
+from nsysoverlap.steps.plan import StepSpec
+from nsysoverlap.trace.load import read_trace
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 

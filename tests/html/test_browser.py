@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.palette import COLORS, ON_DARK
-from nsysoverlap.reporters import render
+from nsysoverlap.core.palette import COLORS, ON_DARK
+from nsysoverlap.show.formats import render
 
 from ..hostile import HOSTILE_NAMES, hostile_trace
 from ..tracebuilder import TraceBuilder, build

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nsysoverlap.evidence import evidence_device, evidence_stretches
-from nsysoverlap.report import Evidence, Finding
+from nsysoverlap.result.evidence import evidence_device, evidence_stretches
+from nsysoverlap.result.model import Evidence, Finding
 
 from ..sample_reports import device, report
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.timeline_blocks import fair_shares, longest, merge_spans
+from nsysoverlap.draw.timeline_blocks import fair_shares, longest, merge_spans
 
 
 def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.timeline import LANES, DeviceTimeline, Lane
-from nsysoverlap.timeline_data import MAX_NAMES, RARE_NAME
+from nsysoverlap.draw.timeline_data import MAX_NAMES, RARE_NAME
+from nsysoverlap.draw.timeline_model import LANES, DeviceTimeline, Lane
 
 from ..tracebuilder import TraceBuilder, build
 from ..traces import h200

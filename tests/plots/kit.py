@@ -17,7 +17,7 @@ from matplotlib.testing.compare import compare_images
 from matplotlib.text import Text
 from PIL import Image
 
-from nsysoverlap.plots.style import axes_in_file, house_style
+from nsysoverlap.draw.style import axes_in_file, house_style
 from tests.tracebuilder import TraceBuilder, draw
 
 Box = tuple[float, float, float, float]

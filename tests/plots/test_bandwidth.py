@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import nsysoverlap as no
-from nsysoverlap.links import LinkOverride
+from nsysoverlap.roles.links import LinkOverride
 from tests.tracebuilder import TraceBuilder, draw
 from tests.traces import h200
 

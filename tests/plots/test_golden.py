@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import nsysoverlap as no
-from nsysoverlap.analysis import Options
-from nsysoverlap.plots.picture import KINDS, picture
+from nsysoverlap.draw.picture import KINDS, picture
+from nsysoverlap.run.analysis import Options
 from tests.tracebuilder import TraceBuilder
 
 from . import kit

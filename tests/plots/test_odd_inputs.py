@@ -16,15 +16,15 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
-from nsysoverlap.analysis import Options, analyze_trace
-from nsysoverlap.plots import style
-from nsysoverlap.plots.bandwidth import BANDWIDTH_SIZE, draw_bandwidth
-from nsysoverlap.plots.cases import subject
-from nsysoverlap.plots.ops import draw_ops, ops_size
-from nsysoverlap.plots.scene import MAX_DEVICES, timeline_scene
-from nsysoverlap.plots.steps import STEPS_SIZE, draw_steps
-from nsysoverlap.plots.style import axes_in_file, house_style, legible
-from nsysoverlap.plots.timeline import draw_timeline, timeline_size
+from nsysoverlap.draw import style
+from nsysoverlap.draw.plot_bandwidth import BANDWIDTH_SIZE, draw_bandwidth
+from nsysoverlap.draw.plot_cases import subject
+from nsysoverlap.draw.plot_ops import draw_ops, ops_size
+from nsysoverlap.draw.plot_steps import STEPS_SIZE, draw_steps
+from nsysoverlap.draw.plot_timeline import draw_timeline, timeline_size
+from nsysoverlap.draw.scene import MAX_DEVICES, timeline_scene
+from nsysoverlap.draw.style import axes_in_file, house_style, legible
+from nsysoverlap.run.analysis import Options, analyze_trace
 from tests.tracebuilder import TraceBuilder, draw
 
 from . import kit

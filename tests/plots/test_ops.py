@@ -8,8 +8,8 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
-from nsysoverlap.plots.ops import MAX_OPS, ops_size
-from nsysoverlap.report import OperationReport, OverlapReport
+from nsysoverlap.draw.plot_ops import MAX_OPS, ops_size
+from nsysoverlap.result.model import OperationReport, OverlapReport
 from tests.stepreports import operation, report_of_steps
 from tests.traces import h200
 

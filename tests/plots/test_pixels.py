@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysoverlap.intervals import IntervalSet
-from nsysoverlap.plots.pixels import COLUMNS, DENSE, Bars, Columns, distinct, every
+from nsysoverlap.core.intervals import IntervalSet
+from nsysoverlap.draw.pixels import COLUMNS, DENSE, Bars, Columns, distinct, every
 
 WIDTH = 10
 STRETCH = Columns(0, COLUMNS * WIDTH)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from nsysoverlap.cli import plot as command
 from nsysoverlap.cli.app import main
-from nsysoverlap.plots import picture
+from nsysoverlap.draw import picture
 from tests.traces import h200
 
 TRACE = str(h200("jax_unroll_lhs"))

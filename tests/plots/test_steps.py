@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
-from nsysoverlap.report import OverlapReport
+from nsysoverlap.result.model import OverlapReport
 from tests import sample_reports
 from tests.stepreports import report_of_steps
 from tests.traces import h200

@@ -12,8 +12,8 @@ from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 
 import nsysoverlap as no
-from nsysoverlap.palette import COLORS
-from nsysoverlap.plots.style import HATCHES, LABELS, axes_in_file, house_style
+from nsysoverlap.core.palette import COLORS
+from nsysoverlap.draw.style import HATCHES, LABELS, axes_in_file, house_style
 from tests.traces import h200
 
 from . import kit

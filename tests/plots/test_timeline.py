@@ -9,10 +9,10 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
-from nsysoverlap.errors import UsageError
-from nsysoverlap.palette import COLORS
-from nsysoverlap.plots.style import EXPOSED_HATCH
-from nsysoverlap.plots.timeline import PLAIN, TALL
+from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.palette import COLORS
+from nsysoverlap.draw.plot_timeline import PLAIN, TALL
+from nsysoverlap.draw.style import EXPOSED_HATCH
 from tests.tracebuilder import draw
 from tests.traces import h200
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nsysoverlap import Window, read_trace
-from nsysoverlap.analysis import Options, analyze_trace
-from nsysoverlap.errors import NsysOverlapError, TraceFileError, UsageError
+from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
+from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.slim import find_sensitive, making, slim_trace
 from nsysoverlap.slim.copying import write_copy
-from nsysoverlap.steps import StepSpec
+from nsysoverlap.steps.plan import StepSpec
 
 from ..builder.query import columns, query, tables
 from ..casekit import Scene

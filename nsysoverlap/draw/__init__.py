@@ -1,0 +1,1 @@
+"""Pictures of the trace itself: timelines, plots, Perfetto."""

@@ -1,0 +1,64 @@
+"""A plot as the bytes of a file."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+from ..core.errors import UsageError
+from ..run.analysis import Options, analyze_trace
+from ..trace.model import Trace
+from .plot_bandwidth import BANDWIDTH_SIZE, draw_bandwidth
+from .plot_cases import subject
+from .plot_ops import draw_ops, ops_size
+from .plot_steps import STEPS_SIZE, draw_steps
+from .plot_timeline import draw_timeline, timeline_size
+from .scene import timeline_scene
+from .style import FILE_DPI, axes_in_file, house_style
+
+KINDS = ("timeline", "steps", "bandwidth", "ops")
+FORMATS = ("png", "svg", "pdf")
+
+
+def format_of(path: Path) -> str:
+    """The format that a file's name asks for. Raises `UsageError` for none of `FORMATS`."""
+    fmt = path.suffix.lower().removeprefix(".")
+    if fmt not in FORMATS:
+        raise UsageError(
+            f"{path.name}: a plot is written as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
+            f"Give a name that ends in {', '.join(f'.{name}' for name in FORMATS)}.",
+        )
+    return fmt
+
+
+def picture(
+    trace: Trace,
+    kind: str,
+    fmt: str,
+    options: Options,
+    devices: tuple[int, ...] | None = None,
+    dpi: int = FILE_DPI,
+) -> bytes:
+    """One of `KINDS` in one of `FORMATS`; `devices` are for the timeline.
+
+    The same trace gives the same bytes again. Raises `UsageError` as the plot functions do.
+    """
+    with house_style():
+        if kind == "timeline":
+            scene = timeline_scene(subject(trace, options), devices)
+            (ax,) = axes_in_file(timeline_size(scene))
+            draw_timeline(ax, scene)
+        elif kind == "bandwidth":
+            ax, right = axes_in_file(BANDWIDTH_SIZE, 2)
+            draw_bandwidth((ax, right), subject(trace, options), options.links)
+        else:
+            report = analyze_trace(trace, options)
+            (ax,) = axes_in_file(STEPS_SIZE if kind == "steps" else ops_size(report))
+            (draw_steps if kind == "steps" else draw_ops)(ax, report)
+        buffer = BytesIO()
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        # Without a date a file only changes when the picture does.
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(buffer, format=fmt, dpi=dpi, metadata=dates.get(fmt))
+    return buffer.getvalue()

@@ -1,0 +1,203 @@
+"""What a timeline shows, before anything is drawn: lanes of devices, as interval sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.arrays import Int64Array
+from ..core.errors import UsageError
+from ..core.formatting import format_bytes, format_ns
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.lanes import TRANSFER_ROLES
+from ..measure.relief import relief_curve
+from ..result.numbers import Overlap, format_share, share
+from ..steps.projection import StepWindow
+from .plot_cases import Subject, device_name
+from .plot_titles import exposed_finding
+from .style import LABELS, legible
+
+MAX_DEVICES = 8
+"""Of more, those are drawn that expose most, unless asked otherwise."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row: `busy` is drawn plain, `exposed` so that nobody misses it, `note` beside it."""
+
+    part: str
+    busy: IntervalSet
+    exposed: IntervalSet
+    note: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Bytes on the host over time, a step function: `n_bytes[i]` from `at_ns[i]` on, shape (n,)."""
+
+    at_ns: Int64Array
+    n_bytes: Int64Array
+
+    @property
+    def peak(self) -> int:
+        """Most bytes on the host at one time."""
+        return int(self.n_bytes.max())
+
+
+@dataclass(frozen=True)
+class DeviceScene:
+    """The lanes of one device from top to bottom, and its curve where anything was offloaded."""
+
+    name: str
+    lanes: tuple[Lane, ...]
+    curve: Curve | None
+    steps: tuple[StepWindow, ...]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A stretch of time on some devices; `finding` and `details` are for the title."""
+
+    start_ns: int
+    end_ns: int
+    devices: tuple[DeviceScene, ...]
+    finding: str
+    details: str
+
+
+def timeline_scene(subject: Subject, devices: Sequence[int] | None = None) -> Scene:
+    """The scene of the measured time; `devices` are indices into `Trace.devices`.
+
+    Raises `UsageError` for a device that the trace does not have, or without GPU activity.
+    """
+    name = subject.trace.info.file_name
+    if not subject.cases:
+        raise UsageError(
+            f"{name}: no GPU activity to draw.", "`nsysoverlap info` shows what was recorded."
+        )
+    cases = _chosen(subject.cases, devices, name)
+    start, end = _extent(subject, cases)
+    total = {d: sum((case.measure_quickly(d) for case in cases), Overlap()) for d in TRANSFER_ROLES}
+    n_steps, n_devices = max(subject.n_steps, 1), len(cases)
+    finding = exposed_finding(
+        total["h2d"],
+        total["d2h"],
+        n_steps * n_devices,
+        " a step" if subject.n_steps > 1 else f" in {subject.span}" if subject.n_steps else "",
+        sum(case.lanes.opaque.intersect(case.window).length for case in cases),
+        total["unified_h2d"].bytes + total["unified_d2h"].bytes,
+    )
+    parts = [legible(name, 60), _which(cases, len(subject.cases)), subject.span]
+    if n_devices > 1:
+        parts.append("exposed: mean of the devices")
+    return Scene(
+        start_ns=start,
+        end_ns=end,
+        devices=tuple(_device_scene(case, subject) for case in cases),
+        finding=finding,
+        details=" · ".join(parts),
+    )
+
+
+def _chosen(
+    cases: Sequence[DeviceCase], devices: Sequence[int] | None, name: str
+) -> list[DeviceCase]:
+    if devices is not None:
+        unknown = [index for index in devices if not 0 <= index < len(cases)]
+        if unknown:
+            raise UsageError(
+                f"{name}: there is no device {unknown[0]}.",
+                f"It has devices 0 to {len(cases) - 1}.",
+            )
+        return [cases[index] for index in dict.fromkeys(devices)]
+    if len(cases) <= MAX_DEVICES:
+        return list(cases)
+    worst = sorted(cases, key=lambda case: -case.measure_quickly("both").exposed_ns)[:MAX_DEVICES]
+    return sorted(worst, key=lambda case: case.device.index)
+
+
+def _which(cases: Sequence[DeviceCase], n_all: int) -> str:
+    if len(cases) == 1:
+        return device_name(cases[0].device)
+    if len(cases) == n_all:
+        return f"{n_all} devices"
+    return f"{len(cases)} of {n_all} devices, those that expose most"
+
+
+def _extent(subject: Subject, cases: Sequence[DeviceCase]) -> tuple[int, int]:
+    """The window asked for, with open sides closed by what was measured."""
+    measured = [case.window for case in cases if len(case.window)]
+    window = subject.options.window
+    ends = [case.lanes.extent_ns for case in cases]
+    start = min((int(m.starts[0]) for m in measured), default=min(e[0] for e in ends))
+    end = max((int(m.ends[-1]) for m in measured), default=max(e[1] for e in ends))
+    start = start if window.start_ns is None else window.start_ns
+    end = end if window.end_ns is None else window.end_ns
+    # One activity of no length still makes a picture.
+    return start, max(end, start + 1)
+
+
+def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
+    lanes, window = case.lanes, case.window
+
+    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[Lane]:
+        ns = busy.intersect(window).length
+        if not ns and not always:
+            return []
+        return [Lane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
+
+    drawn = (
+        *plain("compute", lanes.compute, always=True),
+        *plain("comm", lanes.comm),
+        _transfer_lane(case, "d2h"),
+        _transfer_lane(case, "h2d"),
+        *plain("unified", lanes.unified),
+        *plain("other", lanes.other),
+        *plain("opaque", lanes.opaque),
+    )
+    return DeviceScene(
+        device_name(case.device), drawn, _curve(case), subject.borders.of(case.device.index)
+    )
+
+
+def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
+    wall = case.lanes.of(direction).union
+    measured = case.measure_quickly(direction)
+    note = "none"
+    if measured.wall_ns:
+        wall_text = format_ns(measured.wall_ns)
+        note = f"{format_ns(measured.exposed_ns)} of {wall_text} exposed"
+    active = case.lanes.active
+    return Lane(direction, wall.intersect(active), wall.subtract(active), note)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{format_share(share(part, whole))} of the time" if whole else "none"
+
+
+def _curve(case: DeviceCase) -> Curve | None:
+    """What offloading had on the host, above the least of each step (or of the window)."""
+    times, levels = [], []
+    spans = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
+    for span in spans:
+        at, level = relief_curve(case.rows, span)
+        times.append(at)
+        levels.append(level - level.min())
+    if not any(level.any() for level in levels):
+        return None
+    # Steps of processes that share a GPU overlap, and so do their curves: a sum would mix them.
+    order = np.argsort(np.concatenate(times), kind="stable")
+    return Curve(np.concatenate(times)[order], np.concatenate(levels)[order])
+
+
+def lane_label(part: str) -> str:
+    """The name of a lane beside it."""
+    return "on the host" if part == "curve" else LABELS[part]
+
+
+def curve_note(curve: Curve) -> str:
+    """What stands right of a curve."""
+    return f"up to {format_bytes(curve.peak)}"

@@ -1,1 +1,0 @@
-"""Hold a report against limits, a baseline or its own history: metrics in, verdicts out."""

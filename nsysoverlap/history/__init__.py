@@ -1,1 +1,0 @@
-"""Runs over time in one SQLite database: stored, listed, drawn, and used as a baseline."""

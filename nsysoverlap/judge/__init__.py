@@ -1,0 +1,1 @@
+"""Reports held against limits, against each other, and against earlier runs."""

@@ -1,0 +1,1 @@
+"""From a classified trace to numbers, one device at a time."""

@@ -1,0 +1,62 @@
+"""Which kernels ran beside transfers, and which ran with nothing of that kind beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import numpy as np
+
+from ..core.threads import each
+from ..result.model import KernelReport
+from ..roles.rules import Role
+from ..trace.model import short_name
+from .case import DeviceCase
+
+_ROLE_NAMES = {Role.COMPUTE: "compute", Role.COMM: "comm"}
+
+
+def measure_kernels(
+    cases: Sequence[DeviceCase], top: int = 20, threads: int = 1
+) -> tuple[KernelReport, ...]:
+    """The `top` kernel names by time beside h2d and d2h transfers, and the `top` by time alone.
+
+    Over all devices, longest first; names whose short form is the same count as one. Times are
+    summed over launches, which may run at the same time, and cut to the measured time.
+    """
+    sums: dict[tuple[str, str], list[int]] = {}
+    for device in each(_device_kernels, cases, threads):
+        for key, values in device:
+            total = sums.setdefault(key, [0, 0, 0])
+            total[:] = [one + other for one, other in zip(total, values, strict=True)]
+    reports = [KernelReport(*key, *values) for key, values in sums.items()]
+    kept = set(_longest(reports, "beside_ns", top)) | set(_longest(reports, "alone_ns", top))
+    return tuple(sorted(kept, key=lambda r: (-(r.beside_ns + r.alone_ns), r.name, r.role)))
+
+
+def _longest(reports: Sequence[KernelReport], name: str, top: int) -> list[KernelReport]:
+    value = attrgetter(name)
+    ordered = sorted(reports, key=lambda r: (-value(r), r.name, r.role))
+    return [report for report in ordered[:top] if value(report)]
+
+
+def _device_kernels(case: DeviceCase) -> list[tuple[tuple[str, str], list[int]]]:
+    """(name, role) with n, time beside and time alone, for each distinct name of a device."""
+    trace = case.classified.trace
+    kernels, role = trace.kernels, case.classified.kernel_role
+    here = trace.rows_on(case.device.index, "kernel")
+    mine = here[(role[here] == Role.COMPUTE) | (role[here] == Role.COMM)]
+    start, end = kernels.start_ns[mine], kernels.end_ns[mine]
+    beside_ns = case.rows.union.intersect(case.window).covered(start, end)
+    inside_ns = case.window.covered(start, end)
+    counted = case.counted.contains(start)
+    sums = np.zeros((3, len(trace.names) * len(Role)), np.int64)
+    key = kernels.name[mine].astype(np.int64) * len(Role) + role[mine]
+    for total, values in zip(sums, (counted, beside_ns, inside_ns - beside_ns), strict=True):
+        # Not bincount with weights: its float sums lose nanoseconds.
+        np.add.at(total, key, values.astype(np.int64))
+    found = np.flatnonzero(sums.any(axis=0))
+    return [
+        ((short_name(trace.names[code // len(Role)]), _ROLE_NAMES[Role(code % len(Role))]), values)
+        for code, values in zip(found.tolist(), sums[:, found].T.tolist(), strict=True)
+    ]

@@ -1,1 +1,0 @@
-"""Many traces: find them, measure them side by side here or on a cluster, add the reports."""

@@ -1,0 +1,184 @@
+"""`analyze`: a trace in, an `OverlapReport` out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..core.errors import UsageError
+from ..core.threads import each
+from ..core.window import Window
+from ..findings import find_all
+from ..findings.context import Context
+from ..health import judge
+from ..measure.case import DeviceCase, device_case
+from ..measure.device_report import measure_device
+from ..measure.kernels_beside import measure_kernels
+from ..measure.operations import measure_operations, transfer_labels
+from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
+from ..roles.links import LinkOverride
+from ..roles.rules import Classified, RuleSet, classify
+from ..steps.launches import Launches
+from ..steps.plan import StepPlan, StepSpec, plan_steps, steps_in_window
+from ..trace.load import read_trace
+from ..trace.model import Trace
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure and how; the defaults are those of `nsysoverlap report`."""
+
+    window: Window = field(default_factory=Window)
+    rules: RuleSet = field(default_factory=RuleSet)
+    links: LinkOverride | None = None
+    config_name: str | None = None
+    steps: StepSpec = field(default_factory=StepSpec)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no window was asked for."""
+        return self.window == Window()
+
+
+def analyze(
+    trace: Trace | str | Path,
+    *,
+    steps: str = "auto",
+    skip_steps: int = 0,
+    window: Window | tuple[int | None, int | None] | None = None,
+    rules: RuleSet | None = None,
+    links: LinkOverride | None = None,
+) -> OverlapReport:
+    """Measure one trace, given as a `Trace` or as the path of an SQLite export.
+
+    `steps` is auto, none, guess or a regular expression for the NVTX text that marks a step; the
+    first `skip_steps` are left out. `window`, `(start_ns, end_ns)` with None for an open side,
+    measures a part of the trace's time instead. `rules` replace the built-in ones, `links` the
+    table of link peaks. Raises `TraceFileError` for a file that cannot be read, `UsageError` for
+    steps or a window that the trace does not have.
+    """
+    options = Options(
+        _as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
+    )
+    if not isinstance(trace, Trace):
+        trace = read_trace(trace)
+    return analyze_trace(trace, options)
+
+
+@dataclass(frozen=True)
+class TraceCases:
+    """A classified trace, its steps, and one case for each of its devices: all set to measure."""
+
+    classified: Classified
+    plan: StepPlan
+    launches: Launches
+    cases: tuple[DeviceCase, ...]
+
+
+def _as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+    if window is None:
+        return Window()
+    return window if isinstance(window, Window) else Window(*window)
+
+
+def analyze_trace(
+    trace: Trace,
+    options: Options,
+    on_cases: Callable[[TraceCases], None] | None = None,
+    threads: int = 1,
+) -> OverlapReport:
+    """As `analyze`, for a trace already read; `on_cases` sees what was measured, once it was."""
+    found = trace_cases(trace, options)
+    report = measure_cases(found, options, threads)
+    if on_cases is not None:
+        on_cases(found)
+    return report
+
+
+def trace_cases(trace: Trace, options: Options) -> TraceCases:
+    """What is to be measured of a trace."""
+    _check_window(trace, options)
+    classified = classify(trace, options.rules)
+    launches = Launches(trace)
+    if options.whole:
+        plan = plan_steps(classified, options.steps, launches)
+    else:
+        plan = steps_in_window(classified, options.steps, options.window, launches)
+    cases = tuple(
+        device_case(classified, launches, device, plan, options.window) for device in trace.devices
+    )
+    return TraceCases(classified, plan, launches, cases)
+
+
+def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> OverlapReport:
+    """The report of what `trace_cases` found."""
+    trace, plan, cases = found.classified.trace, found.plan, found.cases
+    devices = _measure_devices(cases, options.links, threads)
+    n_steps = plan.n_steps or None
+    labels = each(transfer_labels, cases, threads)
+    operations, attribution = measure_operations(cases, n_steps, labels, threads)
+    context = Context(
+        cases,
+        devices,
+        n_steps,
+        trace.info.capture,
+        tuple(own.op.tolist() for own in labels),
+    )
+    return OverlapReport(
+        traces=(
+            TraceReport(
+                path=trace.info.file_name,
+                nsys_version=trace.info.product_version,
+                schema_version=trace.info.schema_version,
+                capture=trace.info.capture,
+            ),
+        ),
+        health=judge(found.classified, devices, _span(plan, options), plan.notes),
+        devices=devices,
+        basis=_basis(plan, options),
+        operations=operations,
+        kernels=measure_kernels(cases, threads=threads),
+        findings=find_all(context, threads),
+        attribution=attribution,
+    )
+
+
+def _measure_devices(
+    cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
+) -> tuple[DeviceReport, ...]:
+    return tuple(each(lambda case: measure_device(case, links), cases, threads))
+
+
+def _check_window(trace: Trace, options: Options) -> None:
+    window, extent = options.window, trace.extent_ns
+    steps = options.steps
+    chosen = steps.mode not in ("auto", "none") or steps.skip or steps.first is not None
+    if not options.whole and chosen:
+        raise UsageError("a window and steps cannot be asked for together.", "Give one of them.")
+    if extent is not None and (window.high <= extent[0] or window.low >= extent[1]):
+        raise UsageError(
+            f"{trace.info.file_name}: no GPU activity in window {window}.",
+            f"The trace has GPU activity from {extent[0]}ns to {extent[1]}ns.",
+        )
+
+
+def _span(plan: StepPlan, options: Options) -> Window:
+    """The time that was measured, from its first instant to its last on any device."""
+    if not plan.windows:
+        return options.window
+    return Window(min(w.start_ns for w in plan.windows), max(w.end_ns for w in plan.windows))
+
+
+def _basis(plan: StepPlan, options: Options) -> Basis:
+    window = options.window
+    kind = "steps" if plan.marker else "trace" if options.whole else "window"
+    return Basis(
+        kind=kind,
+        window_ns=None if options.whole else (window.start_ns, window.end_ns),
+        config=options.config_name,
+        transfer_kernels="auto" if options.rules.transfer_kernels else "off",
+        steps=plan.marker,
+        n_steps=plan.n_steps,
+        skipped=plan.skipped,
+    )

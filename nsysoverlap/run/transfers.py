@@ -1,0 +1,148 @@
+"""One row a transfer: what it moved, how fast, what it hid behind, and which kernel hid it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays import Int64Array
+from ..measure.hiders import top_hiding_kernel
+from ..measure.lanes import Transfers, device_lanes
+from ..roles.rules import Classified, Role, classify
+from ..trace.model import Trace, short_name
+from .analysis import Options
+
+DIRECTION_NAMES = {
+    Role.H2D: "h2d",
+    Role.D2H: "d2h",
+    Role.UNIFIED_H2D: "unified_h2d",
+    Role.UNIFIED_D2H: "unified_d2h",
+}
+MEMORY_KINDS = (
+    "pageable",
+    "pinned",
+    "device",
+    "array",
+    "managed",
+    "device_static",
+    "managed_static",
+    "unknown",
+)
+"""ENUM_CUDA_MEM_KIND of nsys exports; CUPTI's own numbers differ by one."""
+
+COLUMNS = (
+    "start_ns",
+    "end_ns",
+    "direction",
+    "bytes",
+    "bytes_estimated",
+    "gb_per_s",
+    "src_kind",
+    "dst_kind",
+    "device",
+    "device_id",
+    "pid",
+    "context_id",
+    "stream_id",
+    "graph_node_id",
+    "correlation_id",
+    "by_kernel",
+    "hidden_ns",
+    "comm_ns",
+    "exposed_ns",
+    "top_hiding_kernel",
+)
+
+
+def transfer_rows(trace: Trace, options: Options | None = None) -> dict[str, list[Any]]:
+    """All transfers that start in the window as columns (`COLUMNS`), sorted by start.
+
+    Times are whole, not clipped. Each transfer is split for itself, so where copies run at the
+    same time the columns sum to more than the report's wall time. `bytes` is None for transfer
+    kernels, `bytes_estimated` for copies; `graph_node_id` is None outside graphs.
+    """
+    options = options or Options()
+    classified = classify(trace, options.rules)
+    blocks = [_device_rows(classified, device.index, options) for device in trace.devices]
+    columns = {name: [value for block in blocks for value in block[name]] for name in COLUMNS}
+    order = sorted(
+        range(len(columns["start_ns"])),
+        key=lambda i: (columns["start_ns"][i], columns["end_ns"][i], columns["device"][i]),
+    )
+    return {name: [values[i] for i in order] for name, values in columns.items()}
+
+
+def _device_rows(classified: Classified, device: int, options: Options) -> dict[str, list[Any]]:
+    trace = classified.trace
+    lanes = device_lanes(classified, device)
+    rows = lanes.transfers
+    rows = rows.select(
+        (rows.start_ns >= options.window.low) & (rows.start_ns < options.window.high)
+    )
+    hidden = lanes.compute.covered(rows.start_ns, rows.end_ns)
+    covered = lanes.active.covered(rows.start_ns, rows.end_ns)
+    duration = rows.end_ns - rows.start_ns
+    streams = [trace.streams[i] for i in rows.stream]
+    kernels = rows.by_kernel.tolist()
+    rate = rows.n_bytes / np.maximum(duration, 1)
+    return {
+        "start_ns": rows.start_ns.tolist(),
+        "end_ns": rows.end_ns.tolist(),
+        "direction": [DIRECTION_NAMES[Role(role)] for role in rows.role.tolist()],
+        "bytes": _unless(kernels, rows.n_bytes.tolist()),
+        "bytes_estimated": _unless([not k for k in kernels], rows.bytes_estimated.tolist()),
+        "gb_per_s": _unless(
+            [k or not d for k, d in zip(kernels, duration.tolist(), strict=True)], rate.tolist()
+        ),
+        **_copy_columns(trace, rows),
+        "device": [device] * len(rows),
+        "device_id": [stream.device_id for stream in streams],
+        "pid": [stream.pid for stream in streams],
+        "context_id": [stream.context_id for stream in streams],
+        "stream_id": [stream.stream_id for stream in streams],
+        "by_kernel": kernels,
+        "hidden_ns": hidden.tolist(),
+        "comm_ns": (covered - hidden).tolist(),
+        "exposed_ns": (duration - covered).tolist(),
+        "top_hiding_kernel": [
+            None if name < 0 else short_name(trace.names[name])
+            for name in top_hiding_kernel(classified, device, rows).tolist()
+        ],
+    }
+
+
+def _unless(missing: list[bool], values: list[Any]) -> list[Any]:
+    return [None if none else value for none, value in zip(missing, values, strict=True)]
+
+
+def _copy_columns(trace: Trace, rows: Transfers) -> dict[str, list[Any]]:
+    """Columns that only copies have; transfer kernels are found in the kernels table."""
+    kernels = rows.by_kernel
+    copy_row = np.where(kernels, 0, rows.row)
+    kernel_row = np.where(kernels, rows.row, 0)
+
+    def of_copies(values: np.ndarray[Any, Any]) -> Int64Array:
+        found = values[copy_row] if len(values) else np.zeros(len(rows), np.int64)
+        return found.astype(np.int64)
+
+    correlation = of_copies(trace.copies.correlation_id)
+    if kernels.any():
+        correlation = np.where(kernels, trace.kernels.correlation_id[kernel_row], correlation)
+    nodes = of_copies(trace.copies.graph_node_id)
+    kinds = {
+        name: _unless(kernels.tolist(), [_memory_kind(kind) for kind in of_copies(values).tolist()])
+        for name, values in (
+            ("src_kind", trace.copies.src_kind),
+            ("dst_kind", trace.copies.dst_kind),
+        )
+    }
+    return {
+        **kinds,
+        "graph_node_id": _unless((kernels | (nodes == 0)).tolist(), nodes.tolist()),
+        "correlation_id": correlation.tolist(),
+    }
+
+
+def _memory_kind(kind: int) -> str:
+    return MEMORY_KINDS[kind] if kind < len(MEMORY_KINDS) else "unknown"

@@ -1,0 +1,1 @@
+"""Reports, verdicts and comparisons as text, Markdown, HTML, JSON and JUnit."""

@@ -1,0 +1,191 @@
+"""What a comparison says: plain blocks, and plain data for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from .._version import __version__
+from ..core.formatting import NONE, format_ns, number_of
+from ..core.limits import Unit, digits_apart, format_difference, format_value
+from ..judge.comparison import Change, Comparison
+from ..result.metrics import METRICS
+from ..result.model import Finding
+from .blocks import Block, Paragraph, Table, cleaned
+
+FORMAT = "nsysoverlap.comparison"
+FORMAT_VERSION = 1
+MAX_ROWS = 10
+_EQUAL = Fraction(1, 100)
+_EQUAL_SHARES = Fraction(1, 1000)
+"""What moved by less than 1 % of itself, or a share by less than 0.1 points, is no better or worse.
+"""
+
+
+def comparison_blocks(result: Comparison) -> list[Block]:
+    """Everything to print, in order, free of control characters."""
+    blocks: list[Block] = [Paragraph(headline(result), "headline")]
+    blocks.append(Paragraph(f"A is {result.a}, B is {result.b}."))
+    blocks += [Paragraph(caution, "alarm") for caution in result.cautions]
+    over = "Amounts are medians over steps." if result.per_step else "Amounts are over everything."
+    blocks.append(_changes("Change from A to B", result.split, over))
+    budget = tuple(c for c in result.budget if c.a or c.b)
+    if budget:
+        blocks.append(_changes("Time budget, share of the window", budget, ""))
+    blocks += _operations(result)
+    blocks += _kernels(result)
+    blocks += _findings("Findings that came", result.new_findings)
+    blocks += _findings("Findings that went", result.gone_findings)
+    return [cleaned(block) for block in blocks]
+
+
+def headline(result: Comparison) -> str:
+    """The change that matters most, in a sentence or two."""
+    hidden = next((c for c in result.split if c.name == "both.hidden"), None)
+    step = result.step_time
+    parts = []
+    if hidden is not None and hidden.difference is not None:
+        a, b = (format_value(v, hidden.unit, _digits(hidden)) for v in (hidden.a, hidden.b))
+        parts.append(f"Behind compute: {a} in A, {b} in B.")
+    elif hidden is not None:
+        side = "A" if hidden.b is None else "B"
+        parts.append(f"Only {side} has host transfers.")
+    else:
+        parts.append("Neither side has host transfers.")
+    if step is not None and step.a and step.b:
+        percent = f"{float(abs(step.b / step.a - 1) * 100):.1f} %"
+        word = "slower" if step.b > step.a else "faster"
+        change = f"B is {percent} {word}" if step.a != step.b else "the same"
+        parts.append(
+            f"Step time: {format_value(step.a, step.unit)} in A, "
+            f"{format_value(step.b, step.unit)} in B ({change})."
+        )
+    return " ".join(parts)
+
+
+def _digits(change: Change) -> int | None:
+    return digits_apart(change.a, change.b, change.unit)
+
+
+def _changes(title: str, changes: tuple[Change, ...], note: str) -> Table:
+    rows = []
+    for change in changes:
+        digits = _digits(change)
+        rows.append(
+            (
+                change.name,
+                format_value(change.a, change.unit, digits),
+                format_value(change.b, change.unit, digits),
+                format_difference(change.difference, change.unit, digits),
+                _judged(change),
+            )
+        )
+    return Table(title, ("metric", "A", "B", "change", ""), tuple(rows), note)
+
+
+def _judged(change: Change) -> str:
+    better = METRICS[change.name].more_is_better
+    if better is None or change.a is None or not change.difference:
+        return ""
+    least = max(_EQUAL * abs(change.a), _EQUAL_SHARES if change.unit is Unit.SHARE else 0)
+    if abs(change.difference) < least:
+        return "about equal"
+    return "better" if (change.difference > 0) is better else "worse"
+
+
+def _operations(result: Comparison) -> list[Block]:
+    changed = [c for c in result.operations if c.difference_ns]
+    if not changed:
+        return []
+    rows = []
+    for change in changed[:MAX_ROWS]:
+        sides = (NONE if ns is None else format_ns(ns) for ns in (change.a_ns, change.b_ns))
+        sign = "+" if change.difference_ns > 0 else "-"
+        rows.append(
+            (
+                f"{change.op} ({change.label})" if change.label else change.op,
+                change.direction.upper(),
+                *sides,
+                f"{sign}{format_ns(abs(change.difference_ns))}",
+            )
+        )
+    per_step = " per step" if result.per_step else ""
+    note = _left_out(len(changed), "operation")
+    columns = ("operation", "", "exposed A", "exposed B", "change")
+    return [Table(f"Operations, exposed time{per_step}", columns, tuple(rows), note, n_words=2)]
+
+
+def _kernels(result: Comparison) -> list[Block]:
+    unlike = _unlike(result.n_unlike_kernels)
+    if not result.kernels:
+        return [Paragraph(unlike)] if unlike else []
+    rows = tuple(
+        (
+            kernel.name,
+            kernel.role,
+            format_ns(round(kernel.a_mean_ns)),
+            format_ns(round(kernel.b_mean_ns)),
+            format_ns(kernel.cost_ns),
+        )
+        for kernel in result.kernels[:MAX_ROWS]
+    )
+    columns = ("kernel", "role", "mean A", "mean B", "cost a step" if result.per_step else "cost")
+    notes = (_left_out(len(result.kernels), "kernel"), unlike)
+    note = " ".join(filter(None, notes))
+    return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]
+
+
+def _unlike(n: int) -> str:
+    if not n:
+        return ""
+    names = number_of(n, "kernel name is", "kernel names are")
+    return f"{names} not compared: launched more often on one side, so perhaps other work."
+
+
+def _left_out(n: int, what: str) -> str:
+    if n <= MAX_ROWS:
+        return ""
+    return f"{number_of(n - MAX_ROWS, f'more {what} is', f'more {what}s are')} in the JSON output."
+
+
+def _findings(title: str, findings: tuple[Finding, ...]) -> list[Block]:
+    if not findings:
+        return []
+    rows = tuple((f.code, f.title, format_ns(f.cost_ns) if f.cost_ns else NONE) for f in findings)
+    return [Table(title, ("code", "what", "cost"), rows, n_words=2)]
+
+
+def comparison_to_dict(result: Comparison) -> dict[str, Any]:
+    """Plain data: shares as floats 0..1, times in ns, sizes in bytes, rates in GB/s."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "generator": f"nsysoverlap {__version__}",
+        "a": result.a,
+        "b": result.b,
+        "headline": headline(result),
+        "cautions": list(result.cautions),
+        "per_step": result.per_step,
+        "split": [_change_to_dict(change) for change in result.split],
+        "budget": [_change_to_dict(change) for change in result.budget],
+        "operations": [asdict(change) for change in result.operations],
+        "kernels": [asdict(change) for change in result.kernels],
+        "n_unlike_kernels": result.n_unlike_kernels,
+        "new_findings": [_finding_to_dict(finding) for finding in result.new_findings],
+        "gone_findings": [_finding_to_dict(finding) for finding in result.gone_findings],
+    }
+
+
+def _change_to_dict(change: Change) -> dict[str, Any]:
+    return {"metric": change.name, "a": _number(change.a), "b": _number(change.b)}
+
+
+def _number(value: Fraction | None) -> int | float | None:
+    if value is None:
+        return None
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _finding_to_dict(finding: Finding) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in ("code", "severity", "title", "cost_ns")}

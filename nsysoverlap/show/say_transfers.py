@@ -1,0 +1,158 @@
+"""Tables of transfers: two rows a direction, the amounts and below them their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..core.formatting import NONE, format_bytes, format_ns, format_rate
+from ..result.device_names import FEW_DEVICES, NAMES, device_names
+from ..result.model import DeviceReport, Overlap, OverlapReport, format_share, share
+from .blocks import Block, Paragraph, Table
+
+
+def transfers_section(report: OverlapReport) -> list[Block]:
+    """Host transfers per direction: all devices together, then each."""
+    if not _any_transfers(report.devices, ("h2d", "d2h")):
+        return []
+    names = device_names(report)
+    several = len(names) > 1
+    comm = report.time_budget.comm_ns > 0 or report.total("both").hidden_by_comm_ns > 0
+    result: list[Block] = []
+    if several:
+        sums = {name: report.total(name) for name in ("h2d", "d2h", "both")}
+        result.append(_split_table(f"Transfers, all {len(names)} devices", sums, comm))
+    if len(names) > FEW_DEVICES:
+        return [*result, _many_devices(report, names)]
+    for name, device in zip(names, report.devices, strict=True):
+        title = f"Transfers, {name}"
+        if device.both.n or device.both.wall_ns:
+            parts = {"h2d": device.h2d, "d2h": device.d2h, "both": device.both}
+            result.append(_split_table(title, parts, comm, device))
+        else:
+            result.append(Paragraph(f"{title}: none."))
+    return result
+
+
+def _any_transfers(devices: Sequence[DeviceReport], directions: Sequence[str]) -> bool:
+    parts = [getattr(device, name) for device in devices for name in directions]
+    return any(part.n or part.wall_ns for part in parts)
+
+
+def _split_table(
+    title: str, parts: dict[str, Overlap], comm: bool, device: DeviceReport | None = None
+) -> Table:
+    """Two rows a direction: the amounts, and below them their share of the wall time.
+
+    What ran behind communication gets a column where there was any communication at all.
+    """
+    behind = ["hidden_by_compute_ns", *(["hidden_by_comm_ns"] if comm else []), "exposed_ns"]
+    rows: list[tuple[str, ...]] = []
+    for direction, part in parts.items():
+        amounts = [getattr(part, name) for name in behind]
+        peak = getattr(device.link, f"{direction}_gbps", None) if device else None
+        known_rate = peak is not None and part.gb_per_s is not None
+        rows.append(
+            (
+                NAMES[direction],
+                str(part.n),
+                format_bytes(part.bytes),
+                *(format_ns(amount) for amount in (part.wall_ns, *amounts)),
+                format_rate(part.gb_per_s),
+            )
+        )
+        rows.append(
+            (
+                "",
+                f"{part.n_by_kernel} by kernel" if part.n_by_kernel else "",
+                "",
+                "",
+                *(format_share(share(amount, part.wall_ns)) for amount in amounts),
+                f"of {peak:g}" if known_rate else "",
+            )
+        )
+    shown = ["behind compute", *(["behind comm only"] if comm else []), "exposed"]
+    columns = ("", "n", "size", "wall", *shown, "GB/s")
+    return Table(title, columns, tuple(rows), _split_note(parts, device))
+
+
+def _split_note(parts: dict[str, Overlap], device: DeviceReport | None) -> str:
+    both = parts.get("both", Overlap())
+    sentences = []
+    if both.exposed_under_other_ns:
+        under = format_ns(both.exposed_under_other_ns)
+        sentences.append(
+            f"During {under} of the exposed time only memsets, on-device copies or page "
+            f"migrations ran."
+        )
+    if both.n_by_kernel:
+        sentences.append(
+            f"'By kernel' are copies that ran as kernels; their bytes, about "
+            f"{format_bytes(both.bytes_estimated)}, are in neither size nor GB/s."
+        )
+    if device is not None and device.opaque_bounds:
+        sentences.append("Work inside opaque CUDA graphs counts as nothing here; bounds below.")
+    if device is not None:
+        sentences += [_outside_note(device), _link_note(device)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _outside_note(device: DeviceReport) -> str:
+    """What the steps leave out."""
+    parts = [
+        f"{part.n:,} {name} ({format_bytes(part.bytes)}, {format_ns(part.exposed_ns)} exposed)"
+        for name, part in (("H2D", device.outside_h2d), ("D2H", device.outside_d2h))
+        if part is not None and (part.n or part.wall_ns)
+    ]
+    return f"Outside the steps, not counted: {', '.join(parts)}." if parts else ""
+
+
+def _link_note(device: DeviceReport) -> str:
+    link = device.link
+    if link.h2d_gbps is None and link.d2h_gbps is None:
+        text = "Host link of this GPU unknown (set it with --link-gbps H2D,D2H)."
+    else:
+        peaks = " H2D, ".join(format_rate(v) for v in (link.h2d_gbps, link.d2h_gbps))
+        same = link.h2d_gbps == link.d2h_gbps
+        rates = f"{link.h2d_gbps:g} GB/s each way" if same else f"{peaks} D2H GB/s"
+        text = f"Link: {rates} ({link.source})."
+    best = [
+        f"{name} {format_rate(rate)}"
+        for name, rate in (("H2D", link.best_h2d_gbps), ("D2H", link.best_d2h_gbps))
+        if rate is not None
+    ]
+    fastest = f"{', '.join(best)} GB/s" if best else "none"
+    return f"{text} Fastest copy of at least 64 MB in this trace: {fastest}."
+
+
+def _many_devices(report: OverlapReport, names: Sequence[str]) -> Table:
+    columns = ("device", "", "n", "wall", "behind compute", "behind comm only", "exposed", "GB/s")
+    rows = []
+    for name, device in zip(names, report.devices, strict=True):
+        for direction, owner in (("h2d", name), ("d2h", "")):
+            part: Overlap = getattr(device, direction)
+            cells = [NONE] * 5
+            if part.wall_ns:
+                comm = share(part.hidden_by_comm_ns, part.wall_ns)
+                split = (format_share(part.hidden_share), format_share(comm))
+                rate = format_rate(part.gb_per_s)
+                cells = [format_ns(part.wall_ns), *split, format_ns(part.exposed_ns), rate]
+            rows.append((owner, NAMES[direction], str(part.n), *cells))
+    worst = max(range(len(names)), key=lambda i: report.devices[i].both.exposed_ns)
+    exposed = format_ns(report.devices[worst].both.exposed_ns)
+    note = f"Most exposed: {names[worst]} with {exposed}. Links are in the JSON report."
+    return Table("Transfers, each device", columns, tuple(rows), note, n_words=2)
+
+
+def unified_section(report: OverlapReport) -> list[Block]:
+    """Unified-memory migrations, where there are any."""
+    directions = ("unified_h2d", "unified_d2h")
+    if not _any_transfers(report.devices, directions):
+        return []
+    sums = {name: report.total(name) for name in directions}
+    comm = any(part.hidden_by_comm_ns for part in sums.values())
+    note = (
+        "Never counted as transfers above: a kernel that faults on a page is waiting for it, "
+        "not hiding it."
+    )
+    return [replace(_split_table("Unified-memory migrations", sums, comm), note=note)]

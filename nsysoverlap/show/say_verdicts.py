@@ -1,0 +1,168 @@
+"""What the output of a gate says, in which order: verdicts to plain blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from ..core.formatting import NONE, format_ns, number_of
+from ..core.limits import Unit, digits_apart, format_difference, format_value
+from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
+from .blocks import Block, Paragraph, Table, cleaned
+
+MAX_REASONS = 10
+MAX_NAMED = 2
+_TONES = {Status.PASSED: "headline", Status.FAILED: "alarm", Status.INCONCLUSIVE: "alarm"}
+
+
+def verdict_blocks(result: Verdicts) -> list[Block]:
+    """Everything to print, in order, free of control characters."""
+    blocks: list[Block] = [Paragraph(headline(result), _TONES[result.status])]
+    if result.basis:
+        blocks.append(Paragraph(result.basis))
+    blocks += [Paragraph(note) for note in result.notes]
+    if result.verdicts:
+        blocks.append(_table(result))
+        blocks += _reasons(result)
+    if result.losses:
+        blocks.append(_losses(result))
+    return [cleaned(block) for block in blocks]
+
+
+def headline(result: Verdicts) -> str:
+    """The verdict in a sentence or two, with the reason where it did not pass."""
+    n = len(result.verdicts)
+    limits = number_of(n, "limit")
+    if result.blockers:
+        named = " ".join(_stopped(text) for text in result.blockers[: _named(result)])
+        more = len(result.blockers) - _named(result)
+        rest = f" And {number_of(more, 'more reason')}." if more else ""
+        return f"Inconclusive: {named}{rest}"
+    failed = [v for v in result.verdicts if v.status is Status.FAILED]
+    unknown = [v for v in result.verdicts if v.status is Status.INCONCLUSIVE]
+    if failed:
+        return f"Failed: {_sentence(failed[0])}{_others(failed, n)}"
+    if unknown:
+        return (
+            f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
+        )
+    return f"Passed: {'all ' if n > 1 else ''}{limits} met."
+
+
+def _named(result: Verdicts) -> int:
+    """How many of the reasons the headline names: all where they are few."""
+    return len(result.blockers) if len(result.blockers) <= MAX_NAMED else 1
+
+
+def _others(same: list[Verdict], n: int) -> str:
+    return f" ({len(same)} of {n} limits.)" if n > 1 else ""
+
+
+def _sentence(verdict: Verdict) -> str:
+    where = f" ({verdict.where})" if verdict.where else ""
+    measured, limit, _ = shown_values(verdict)
+    then = f" against {shown_baseline(verdict)}" if verdict.baseline is not None else ""
+    return f"{verdict.name} is {measured}{where}{then}; the limit is {verdict.op} {limit}."
+
+
+def _stopped(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def shown_values(verdict: Verdict) -> tuple[str, str, str]:
+    """Measured, limit and margin as text, with as many digits as tell them apart."""
+    unit = verdict.metric.unit
+    digits = digits_apart(verdict.measured, verdict.limit, unit)
+    measured = format_value(verdict.measured, unit, digits)
+    return (
+        f"{measured}{_spread(verdict.spread)}",
+        format_value(verdict.limit, unit, digits),
+        format_difference(verdict.margin, unit, digits),
+    )
+
+
+def shown_baseline(verdict: Verdict) -> str:
+    """The value compared with as text, with its spread; a dash where there is none."""
+    text = format_value(verdict.baseline, verdict.metric.unit)
+    if verdict.baseline_spread is None:
+        return text
+    return f"{text}{_spread(verdict.baseline_spread, verdict.metric.unit)}"
+
+
+def _spread(spread: Spread | None, unit: Unit = Unit.SHARE) -> str:
+    """` (91.7-92.4, n = 40)`."""
+    if spread is None:
+        return ""
+    ends = [
+        format_value(Fraction(end), unit).rsplit(" ", 1)[0] for end in (spread.low, spread.high)
+    ]
+    width = "" if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}, "
+    return f" ({width}n = {spread.n})"
+
+
+def _table(result: Verdicts) -> Table:
+    relative = any(v.baseline is not None for v in result.verdicts)
+    rows = []
+    for verdict in result.verdicts:
+        measured, limit, margin = shown_values(verdict)
+        then = verdict if verdict.spread else replace(verdict, baseline_spread=None)
+        baseline = (shown_baseline(then),) if relative else ()
+        shown_limit = f"{verdict.op} {limit}" if verdict.limit is not None else NONE
+        rows.append((verdict.status.value, verdict.name, measured, shown_limit, *baseline, margin))
+    columns = ("verdict", "metric", "measured", "limit", *(["baseline"] if relative else []))
+    # Beside the other columns the spread of runs would not fit 80 columns.
+    spreads = [
+        f"{v.name} {shown_baseline(v)}"
+        for v in result.verdicts
+        if v.baseline_spread and not v.spread
+    ]
+    spread = f"; {', '.join(spreads)}" if spreads else ""
+    note = f"Baseline: {result.baseline}{spread}." if result.baseline else ""
+    return Table("Gate", (*columns, "margin"), tuple(rows), note, n_words=2)
+
+
+def _reasons(result: Verdicts) -> list[Block]:
+    """What the headline has not said: why verdicts are what they are, and of what values are."""
+    if result.blockers:
+        others = [Paragraph(_stopped(text)) for text in result.blockers[_named(result) :]]
+        if len(others) > MAX_REASONS:
+            left = number_of(len(others) - MAX_REASONS, "more reason")
+            left += "; all are in the JSON output."
+            others[MAX_REASONS:] = [Paragraph(left)]
+        return [*others]
+    said = headline(result)
+    texts = [f"{v.name}: {_stopped(v.reason)}" for v in result.verdicts if v.reason]
+    places = [
+        f"{v.name} is that of {v.where}." for v in result.verdicts if v.where and not v.reason
+    ]
+    return [Paragraph(text) for text in dict.fromkeys((*texts, *places)) if text not in said]
+
+
+def _losses(result: Verdicts) -> Table:
+    rows = tuple(
+        (
+            loss_name(loss),
+            loss.direction.upper(),
+            format_ns(loss.then_ns),
+            format_ns(loss.now_ns),
+            f"+{format_ns(loss.now_ns - loss.then_ns)}",
+        )
+        for loss in result.losses
+    )
+    per_step = " per step" if any(loss.per_step for loss in result.losses) else ""
+    columns = ("operation", "", "exposed then", "exposed now", "change")
+    return Table(f"What lost most{per_step}", columns, rows, n_words=2)
+
+
+def loss_name(loss: Loss) -> str:
+    """The operation with its label."""
+    return f"{loss.op} ({loss.label})" if loss.label else loss.op
+
+
+def loss_sentence(result: Verdicts) -> str:
+    """What lost most, for formats without tables: `copy-start.1 D2H +7.5 ms per step; ...`."""
+    return "; ".join(
+        f"{loss_name(loss)} {loss.direction.upper()} +{format_ns(loss.now_ns - loss.then_ns)}"
+        f"{' per step' if loss.per_step else ''}"
+        for loss in result.losses
+    )

@@ -1,0 +1,1 @@
+"""Which steps a trace has, and what each launched."""

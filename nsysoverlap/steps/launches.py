@@ -1,0 +1,176 @@
+"""From a GPU row to the API call that launched it, and to the NVTX range around that call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
+from ..trace.host import HostSide, Ranges
+from ..trace.model import Activities, Trace
+
+_SPARSE = 16
+_ROWS_AT_ONCE = 1 << 20
+
+
+class Launches:
+    """Finds launch calls by (process, correlation id); built once for a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        # Now, since threads share it.
+        self._by_process = self._found()
+        self.nests = Nests(trace.host)
+        """The NVTX ranges around calls."""
+
+    def _found(self) -> dict[int, _Calls]:
+        """For each process the calls of its correlation ids."""
+        host = self._trace.host
+        calls, found = host.calls, {}
+        for process in np.unique(host.thread_pid).tolist():
+            own = host.thread_pid == process
+            mine = calls.correlation_id != 0
+            if not own.all():
+                mine &= own[calls.thread]
+            if mine.any():
+                found[process] = _Calls.of(calls.correlation_id, mine)
+        return found
+
+    @cached_property
+    def _stream_pid(self) -> Int64Array:
+        """Process of each stream."""
+        return np.array([s.global_pid for s in self._trace.streams], dtype=np.int64)
+
+    def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
+        """Index into `host.calls` of the call behind each row, -1 where there is none."""
+        stream, correlation = table.stream, table.correlation_id
+        if rows is not None:
+            stream, correlation = stream[rows], correlation[rows]
+        stream_pid = self._stream_pid
+        result = np.full(len(stream), -1, np.int64)
+        for process, calls in self._by_process.items():
+            # Rows of cut-down exports do not say which process they are of.
+            own = (stream_pid == process) | (stream_pid == 0)
+            mine = slice(None) if own.all() else np.flatnonzero(own[stream])
+            at = calls.find(correlation[mine])
+            result[mine] = np.where(at >= 0, at, result[mine])
+        return result
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of one process by correlation id: `call` (n,) belongs to `first`, `first` + 1, ...
+    with -1 in the gaps, or to the sorted `ids` where those lie too far apart.
+    """
+
+    call: Int64Array | Int32Array
+    first: int
+    ids: IdArray | None
+
+    @classmethod
+    def of(cls, ids: IdArray, mine: BoolArray) -> _Calls:
+        """Of those calls that `mine` picks; where some share an id the first one counts."""
+        picked = ids[mine]
+        low, high = int(picked.min()), int(picked.max())
+        if high - low < _SPARSE * len(picked) and len(ids) < 2**31:
+            call = np.full(high - low + 1, -1, np.int32)
+            # In parts to save memory, backwards so that the first one has the last word.
+            for begin in reversed(range(0, len(ids), _ROWS_AT_ONCE)):
+                row = begin + np.flatnonzero(mine[begin : begin + _ROWS_AT_ONCE])[::-1]
+                call[np.subtract(ids[row], low, dtype=np.int64)] = row
+            return cls(call, low, None)
+        order = np.argsort(picked, kind="stable")
+        return cls(np.flatnonzero(mine)[order], 0, picked[order])
+
+    def find(self, ids: IdArray) -> Int64Array:
+        """The call of each id, -1 where there is none."""
+        if self.ids is None:
+            at = np.subtract(ids, self.first, dtype=np.int64)
+            inside = (at >= 0) & (at < len(self.call))
+            if inside.all():
+                return self.call[at].astype(np.int64)
+            return np.where(inside, self.call[np.where(inside, at, 0)], -1)
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, self.call[at], -1)
+
+
+class Nests:
+    """Finds the NVTX range around a call."""
+
+    def __init__(self, host: HostSide) -> None:
+        self._host = host
+        # That of one thread only: all of them would be as large as the ranges themselves.
+        self._last: tuple[int, _Nest] | None = None
+
+    def innermost(self, calls: Int64Array) -> Int64Array:
+        """Index into `host.ranges` of the innermost push/pop range around each call; -1 without.
+
+        `calls` indexes `host.calls`; -1 gives -1.
+        """
+        host = self._host
+        result = np.full(len(calls), -1, np.int64)
+        asked = np.flatnonzero(calls >= 0)
+        threads = host.calls.thread[calls[asked]]
+        for thread in np.unique(threads).tolist():
+            mine = asked[threads == thread]
+            result[mine] = self._nest(thread).innermost(host.calls.start_ns[calls[mine]])
+        return result
+
+    def _nest(self, thread: int) -> _Nest:
+        last = self._last
+        if last is None or last[0] != thread:
+            ranges = self._host.ranges
+            own = np.flatnonzero(ranges.thread == thread)
+            # Ranges without a length hold no instant.
+            own = own[ranges.nested[own] & (ranges.end_ns[own] > ranges.start_ns[own])]
+            last = self._last = thread, _Nest(ranges, own)
+        return last[1]
+
+
+class _Nest:
+    """Push/pop ranges of one thread; `own` indexes them by start, longest first."""
+
+    def __init__(self, ranges: Ranges, own: Int64Array) -> None:
+        self._own = own
+        self._start, self._end = ranges.start_ns[own], ranges.end_ns[own]
+
+    def innermost(self, instants: Int64Array) -> Int64Array:
+        """The innermost range around each instant; -1 for none.
+
+        Ranges are half-open: of two that touch the later one holds the instant between them.
+        """
+        if not len(self._own):
+            return np.full(len(instants), -1, np.int64)
+        begun = np.searchsorted(self._start, instants, side="right")
+        # The one that began last, unless it has ended by then.
+        place = begun - 1
+        ended = (place >= 0) & (self._end[place] <= instants)
+        if ended.any():
+            place[ended] = self._around(instants[ended], begun[ended])
+        return np.where(place >= 0, self._own[place], -1)
+
+    def _around(self, instants: Int64Array, begun: Int64Array) -> Int64Array:
+        """Place of the innermost range around each instant, without walking up any stack.
+
+        Ranges of one thread nest, so the number that are open says at which level the innermost
+        one is, and it is the last one of that level to have started.
+        """
+        sorted_end, by_level = self._levels
+        width = len(self._own) + 1
+        level = begun - np.searchsorted(sorted_end, instants, side="right") - 1
+        at = np.searchsorted(by_level, level * width + begun, side="left") - 1
+        found = by_level[np.maximum(at, 0)]
+        place = found % width
+        # Ranges that do not nest (a damaged trace) are left out rather than guessed.
+        real = (at >= 0) & (level >= 0) & (found // width == level) & (self._end[place] > instants)
+        return np.where(real, place, -1)
+
+    @cached_property
+    def _levels(self) -> tuple[Int64Array, Int64Array]:
+        """Ends in order, and `level * (n + 1) + place` in order; a level counts ranges around."""
+        sorted_end = np.sort(self._end)
+        place = np.arange(len(self._own))
+        level = place - np.searchsorted(sorted_end, self._start, side="right")
+        return sorted_end, np.sort(level * (len(self._own) + 1) + place)

@@ -1,0 +1,162 @@
+"""The host side of a trace: what was launched when, from which thread, inside which NVTX range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array
+
+NEVER = np.iinfo(np.int64).min
+"""The time of what did not happen; times of a trace may be below zero, but never this low."""
+
+
+def _none64() -> Int64Array:
+    return np.empty(0, np.int64)
+
+
+def _none32() -> Int32Array:
+    return np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """CUDA API calls that launch, copy, record or wait, sorted by start; columns of shape (n,).
+
+    `thread` indexes `HostSide.threads`, `name` indexes `HostSide.api_names`. Correlation ids are
+    unique within a process only.
+    """
+
+    start_ns: Int64Array = field(default_factory=_none64)
+    end_ns: Int64Array = field(default_factory=_none64)
+    thread: CodeArray = field(default_factory=_none32)
+    correlation_id: IdArray = field(default_factory=_none64)
+    name: CodeArray = field(default_factory=_none32)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """NVTX ranges that were closed, sorted by start, then longest first; columns of shape (n,).
+
+    `text` indexes `HostSide.texts`. `nested` is true for push/pop ranges, which nest within their
+    thread; start/end ranges may overlap anything.
+    """
+
+    start_ns: Int64Array = field(default_factory=_none64)
+    end_ns: Int64Array = field(default_factory=_none64)
+    thread: CodeArray = field(default_factory=_none32)
+    text: CodeArray = field(default_factory=_none32)
+    nested: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
+    n_unclosed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Stream waits joined to the event records they wait for; columns of shape (n,).
+
+    From host time `wait_ns` on, work launched on `wait_stream` waits until all work launched on
+    `record_stream` before host time `record_ns` is done. Streams index `Trace.streams`.
+    `n_unresolved` waits name an event whose record is not in the trace.
+    """
+
+    wait_ns: Int64Array = field(default_factory=_none64)
+    wait_stream: Int32Array = field(default_factory=_none32)
+    record_ns: Int64Array = field(default_factory=_none64)
+    record_stream: Int32Array = field(default_factory=_none32)
+    n_unresolved: int = 0
+
+    def __len__(self) -> int:
+        return len(self.wait_ns)
+
+    def sources(self, waiting: Int32Array | Int64Array) -> list[int]:
+        """The streams that any of some streams was ever told to wait for, rising."""
+        mine = self.record_stream[np.isin(self.wait_stream, np.unique(waiting))]
+        sources: list[int] = np.unique(mine).tolist()
+        return sources
+
+    def latest(
+        self,
+        waiting: Int32Array | Int64Array,
+        recording: Int32Array | Int64Array,
+        before: Int64Array,
+    ) -> Int64Array:
+        """The latest `record_ns` that the streams `waiting` had been told, before a host time, to
+        wait for on the streams `recording`; `NEVER` for none. Every argument has shape (n,).
+        """
+        if not len(self):
+            return np.full(len(waiting), NEVER, np.int64)
+        found = self._by_pair
+        key = waiting.astype(np.int64) * found.width + recording
+        pair = np.minimum(np.searchsorted(found.pairs, key), len(found.pairs) - 1)
+        rank = np.searchsorted(found.told, before, side="left")
+        at = np.searchsorted(found.place, pair * (len(self) + 1) + rank, side="left") - 1
+        hit = (found.pairs[pair] == key) & (at >= 0)
+        hit &= found.place[np.maximum(at, 0)] // (len(self) + 1) == pair
+        return np.where(hit, found.latest[np.maximum(at, 0)], NEVER)
+
+    @cached_property
+    def _by_pair(self) -> _Pairs:
+        return _Pairs.of(self)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Waits by pair of streams, then time.
+
+    `pairs` (k,) are the distinct `wait stream * width + record stream`, `told` (n,) all host times
+    of waits, both rising. `place` (n,) is `pair * (n + 1) + rank of the time`, rising, and
+    `latest` (n,) the latest record of the pair until then.
+    """
+
+    width: int
+    pairs: Int64Array
+    told: Int64Array
+    place: Int64Array
+    latest: Int64Array
+
+    @classmethod
+    def of(cls, waits: Waits) -> _Pairs:
+        """In ranks throughout, because times times pairs could overflow."""
+        n = len(waits)
+        width = int(max(waits.wait_stream.max(), waits.record_stream.max())) + 1
+        key = waits.wait_stream.astype(np.int64) * width + waits.record_stream
+        pairs, pair = np.unique(key, return_inverse=True)
+        by_time = np.argsort(waits.wait_ns, kind="stable")
+        by_pair = np.argsort(pair[by_time], kind="stable")
+        order = by_time[by_pair]
+        start = pair[order] * (n + 1)
+        recorded = np.sort(waits.record_ns)
+        rank = np.searchsorted(recorded, waits.record_ns[order])
+        latest = recorded[np.maximum.accumulate(start + rank) - start]
+        return cls(width, pairs, waits.wait_ns[by_time], start + by_pair, latest)
+
+
+@dataclass(frozen=True)
+class HostSide:
+    """Host threads, API calls, NVTX ranges and stream waits of a trace.
+
+    `threads` are globalTids. `has_calls` and `has_ranges` are false where the export lacks the
+    table; `waits` is None where its schema cannot join waits to records.
+    """
+
+    threads: tuple[int, ...] = ()
+    api_names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    calls: Calls = field(default_factory=Calls)
+    ranges: Ranges = field(default_factory=Ranges)
+    waits: Waits | None = None
+    has_calls: bool = False
+    has_ranges: bool = False
+
+    @cached_property
+    def thread_pid(self) -> Int64Array:
+        """GlobalPid of each thread, shape (n_threads,)."""
+        return np.array([thread & ~0xFFFFFF for thread in self.threads], dtype=np.int64)
