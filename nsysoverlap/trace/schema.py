@@ -151,10 +151,12 @@ KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
 STREAM_WAIT_API = re.compile(r"^cu(da)?StreamWaitEvent")
 EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
+HOST_WAIT_API = re.compile(r"^cu(da)?(Stream|Event|Device|Ctx)Synchronize")
 INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)"
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord"
+    r"|(Stream|Event|Device|Ctx)Synchronize)"
 )
-"""Calls that put work on a stream, or order streams."""
+"""Calls that put work on a stream, order streams, or wait for them."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 
