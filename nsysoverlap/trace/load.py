@@ -121,13 +121,8 @@ def _read(
         streams=streams,
         devices=devices,
         names=names,
-<<<<<<< HEAD
-        facts=facts.trace_facts(source, tables, streams, host),
-        host=replace(host, waits=waits, host_waits=host_waits),
-=======
         facts=facts.trace_facts(source, tables, streams, host, shift_ns),
-        host=replace(host, waits=waits),
->>>>>>> main
+        host=replace(host, waits=waits, host_waits=host_waits),
     )
 
 

@@ -113,7 +113,9 @@ def _stream_index(rows: Block, streams: Sequence[Stream]) -> Int32Array:
 
 def read_host_waits(source: Source, host: HostSide, streams: Sequence[Stream]) -> HostWaits:
     """Synchronising calls with the stream that each waits for, and until which launch of it."""
-    wanted = np.array([bool(schema.SYNCHRONIZE_API.match(name)) for name in host.api_names], np.bool_)
+    wanted = np.array(
+        [bool(schema.SYNCHRONIZE_API.match(name)) for name in host.api_names], np.bool_
+    )
     calls = host.calls
     call = np.flatnonzero(wanted[calls.name]) if len(wanted) else np.empty(0, np.int64)
     stream = np.full(len(call), -1, np.int32)

@@ -53,7 +53,8 @@ def check(model: Model | str, name: str) -> None:
     """The limits: 1 % of the step (2 % on two GPUs); hidden shares to 1 point (3 with queues)."""
     assert isinstance(model, Model)
     assert model.withheld is None
-    assert model.error is not None and model.replayed is not None
+    assert model.error is not None
+    assert model.replayed is not None
     assert abs(model.error) < (0.02 if name in TWO_GPUS else 0.01)
     for direction in ("h2d", "d2h"):
         traced = model.now.overlap(direction).hidden_share
