@@ -6,6 +6,8 @@ that every scenario uses. A low error is necessary for a prediction and no evide
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +27,10 @@ from .outcome import Borders, Outcome, find_borders, outcome
 
 MOST_ERROR = 0.02
 """With a larger error of the unmodified replay nothing is predicted."""
+MATRIX_KERNEL = re.compile(
+    r"gemm|nvjet|cutlass|xmma|matmul|(^|_)dot|conv|sdpa|attention|flash|fmha|mma_", re.IGNORECASE
+)
+"""Names of kernels that arithmetic bounds; memory bounds all others."""
 _MOST_UNKNOWN = 0.01
 """Share of operations without launch, launches without operation, or waits without record."""
 
@@ -42,6 +48,8 @@ class Model:
     now: Outcome
     replayed: Outcome | None
     withheld: str | None
+    is_matrix_kernel: BoolArray
+    """Which operations are matrix products and attention, bound by arithmetic; shape (n,)."""
 
     @property
     def operations(self) -> Operations:
@@ -107,11 +115,12 @@ def build_model(
         replayed = outcome(ops, borders, start, end)
     except CycleError:
         withheld = withheld or "the order of work in the trace contradicts itself"
-    model = Model(calibrated, chosen, borders, now, replayed, withheld)
+    matrix = _matrix_kernels(classified, ops)
+    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix)
     error = model.error
     if withheld is None and error is not None and abs(error) > MOST_ERROR:
         reason = f"the unmodified replay is off by {error:+.1%}, more than {MOST_ERROR:.0%}"
-        return Model(calibrated, chosen, borders, now, replayed, reason)
+        return dataclasses.replace(model, withheld=reason)
     return model
 
 
@@ -156,6 +165,12 @@ def _lost(classified: Classified, launches: Launches, ops: Operations) -> tuple[
     asked = np.flatnonzero(mine & np.array(launch, np.bool_)[calls.name])
     used = np.concatenate([launches.of(table) for table in trace.tables.values()])
     return len(np.setdiff1d(asked, used)), len(asked)
+
+
+def _matrix_kernels(classified: Classified, ops: Operations) -> BoolArray:
+    named = [bool(MATRIX_KERNEL.search(name)) for name in classified.trace.names] + [False]
+    result: BoolArray = np.array(named, np.bool_)[ops.name]
+    return result
 
 
 def _inside(start: Int64Array, end: Int64Array, low: int, high: int) -> bool:
