@@ -8,7 +8,7 @@ edge `(before, after, lag)` says that `after` is not ready earlier than `lag` ns
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,14 @@ class Graph:
     def n_engines(self) -> int:
         """Number of copy engines with copies."""
         return int(self.engine.max(initial=-1)) + 1
+
+    def prompt(self, nodes: Container[int]) -> Graph:
+        """The same with some nodes that start without any latency."""
+
+        def at_once(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+            return tuple((a, b, min(lag, 0) if b in nodes else lag) for a, b, lag in edges)
+
+        return replace(self, order=at_once(self.order), host=at_once(self.host))
 
     def with_order(self, edges: Iterable[Edge]) -> Graph:
         """The same with more edges between operations."""

@@ -68,6 +68,9 @@ def move_copies(
         before[node].append(source)
         after[source].append(node)
     behind = _Behind(before, moved)
+    latency: defaultdict[int, int] = defaultdict(int)
+    for _, node, lag in graph.order:
+        latency[node] = max(latency[node], lag)
     order: dict[tuple[int, int], int] = {}
     for source, node, lag in graph.order:
         if source not in moved and node not in moved:
@@ -79,12 +82,12 @@ def move_copies(
                 continue
             is_consumer = consumes and node < len(ops) and ops.kind[node] == Kind.COMPUTE
             if is_consumer:
-                order[copy, node] = 0
+                order[copy, node] = latency[node]
             for source in behind.of(copy):
-                order.setdefault((source, node), 0)
+                order.setdefault((source, node), latency[node])
     for copy in moved_d2h:
         for source in behind.of(copy):
-            order[source, copy] = 0
+            order[source, copy] = latency[copy]
     issue = {node: source for source, node, _ in graph.host if node in moved}
     order |= _queues(graph, moved_h2d, moved_d2h)
     order |= _released(graph, matching, moved_h2d, behind, after, earlier, best)

@@ -154,10 +154,10 @@ def _drop(changed: Changed, scenario: Scenario, names: list[str]) -> Changed:
     dropped = set(np.flatnonzero(gone & ~fixed).tolist())
     free = [edge for edge in graph.awaited if edge[0] in dropped]
     graph = replace(graph.without(free), engine=np.where(gone & ~fixed, -1, graph.engine))
-    latency = np.where(gone, 0, calibrated.latency_ns)
+    graph = graph.prompt(dropped)
     return replace(
         changed,
-        calibrated=replace(calibrated, plan=prepare(graph), latency_ns=latency),
+        calibrated=replace(calibrated, plan=prepare(graph)),
         duration_ns=duration,
         kept=changed.kept & ~gone,
     )
