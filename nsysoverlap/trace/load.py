@@ -118,7 +118,7 @@ def _read(
         streams=streams,
         devices=devices,
         names=names,
-        facts=facts.trace_facts(source, tables, streams, host),
+        facts=facts.trace_facts(source, tables, streams, host, shift_ns),
         host=replace(host, waits=waits),
     )
 
