@@ -15,6 +15,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import number_of
+from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow
@@ -22,7 +23,7 @@ from ..trace.schema import ASYNC_COPY_API, KERNEL_LAUNCH_API
 from .calibrate import Calibrated, calibrate
 from .engine import CycleError, Replayed
 from .graph import build_graph
-from .operations import UNKNOWN, Operations, Segment, operations, segment
+from .operations import UNKNOWN, WORK, Operations, Segment, operations, segment
 from .outcome import Borders, Outcome, find_borders, outcome
 
 MOST_ERROR = 0.02
@@ -80,6 +81,15 @@ class Model:
         """What a replay comes to."""
         start, end = times(run, len(self.operations))
         return outcome(self.operations, self.borders, start, end, kept)
+
+    def idle(
+        self, device: int, start_ns: Int64Array, end_ns: Int64Array, edges: Sequence[int]
+    ) -> IntervalSet:
+        """Instants within steps at which no operation hides a transfer of a device."""
+        ops = self.operations
+        work = (ops.device == device) & np.isin(ops.kind, WORK)
+        window = IntervalSet.from_spans([edges[0]], [edges[-1]])
+        return window.subtract(IntervalSet.from_spans(start_ns[work], end_ns[work]))
 
 
 def times(run: Replayed, n: int) -> tuple[Int64Array, Int64Array]:

@@ -1,6 +1,6 @@
 """Copies issued at other times: as soon as their data allows, or so many copies earlier.
 
-The copies leave their streams for one queue a direction, in the order in which they were issued.
+The copies leave their streams for one queue a direction, in the order in which they ran.
 A D2H keeps what it waits for, and nothing waits for it any more but through a memory window; an
 H2D is released by the end of its own D2H, and the kernels that wait for it still do.
 """
@@ -17,12 +17,15 @@ from .calls import LONG_AGO_NS
 from .graph import Edge, Graph
 from .operations import COPIES, Kind, Operations
 
+SMALL_BYTES = 1 << 20
+"""Smaller copies (losses, indices) stay where they are."""
+
 
 @dataclass(frozen=True)
 class Matching:
     """Tensors that leave and come back: `d2h` and `h2d` of shape (n,) index the operations.
 
-    In the order of issue of the H2D. A reload takes what left last of its size in the same step,
+    In order of time of the H2D. A reload takes what left last of its size in the same step,
     as a backward pass does; if there is nothing, what left first in a step before.
     """
 
@@ -31,8 +34,14 @@ class Matching:
 
     @classmethod
     def of(cls, ops: Operations, kept: BoolArray) -> Matching:
-        """Match the kept copies of some operations, in the order of their issue."""
-        copies = np.flatnonzero(np.isin(ops.kind, COPIES) & kept & ~ops.fixed)
+        """Match the kept copies of some operations that are large enough to matter."""
+        copies = np.flatnonzero(
+            np.isin(ops.kind, COPIES) & kept & ~ops.fixed & (ops.n_bytes >= SMALL_BYTES)
+        )
+        out = ops.kind[copies] == Kind.D2H
+        # A tensor is there to come back once it has left.
+        moment = np.where(out, ops.end_ns[copies], ops.start_ns[copies])
+        copies = copies[np.lexsort((copies, ~out, moment))]
         away: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         pairs: list[tuple[int, int]] = []
         for op in copies.tolist():
@@ -40,8 +49,7 @@ class Matching:
             if ops.kind[op] == Kind.D2H:
                 size.append(op)
             elif size:
-                last = size[-1]
-                same_step = ops.step[last] == ops.step[op]
+                same_step = ops.step[size[-1]] == ops.step[op]
                 pairs.append((size.pop() if same_step else size.pop(0), op))
         found = np.array(pairs, np.int64).reshape(-1, 2)
         return cls(found[:, 0], found[:, 1])
@@ -59,8 +67,8 @@ def move_copies(
     before it is issued now. `window`: what fills a D2H waits for the one so many before it.
     """
     ops = graph.operations
-    moved_h2d = matching.h2d.tolist() if best or earlier else []
-    moved_d2h = sorted(matching.d2h.tolist()) if best or window is not None else []
+    moved_h2d = _by_start(ops, matching.h2d) if best or earlier else []
+    moved_d2h = _by_start(ops, matching.d2h) if best or window is not None else []
     moved = set(moved_h2d) | set(moved_d2h)
     before: defaultdict[int, list[int]] = defaultdict(list)
     after: defaultdict[int, list[int]] = defaultdict(list)
@@ -133,12 +141,17 @@ class _Behind:
         return self._known[copy]
 
 
+def _by_start(ops: Operations, copies: Int64Array) -> list[int]:
+    found: list[int] = copies[np.lexsort((copies, ops.start_ns[copies]))].tolist()
+    return found
+
+
 def _queues(graph: Graph, h2d: list[int], d2h: list[int]) -> dict[tuple[int, int], int]:
-    """One queue for each engine, in the order of issue."""
+    """One queue for each engine, in the order given."""
     order = {}
     for copies in (h2d, d2h):
         last: dict[int, int] = {}
-        for copy in sorted(copies):
+        for copy in copies:
             engine = int(graph.engine[copy])
             if engine in last:
                 order[last[engine], copy] = 0

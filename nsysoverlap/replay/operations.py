@@ -181,7 +181,7 @@ def _table(
         "kind": _kinds(role[row], name == "kernel"),
         "stream": table.stream[row].astype(np.int64),
         "device": trace.stream_device[table.stream[row]].astype(np.int64),
-        "n_bytes": trace.copies.n_bytes[row] if name == "memcpy" else np.zeros(len(row), np.int64),
+        "n_bytes": _bytes(classified, name, row),
         "call": call,
         "issued_ns": issued,
         "from_graph": table.from_graph[row],
@@ -189,6 +189,19 @@ def _table(
         "table": np.full(len(row), number, np.int64),
         "row": row.astype(np.int64),
     }
+
+
+def _bytes(classified: Classified, name: str, row: Int64Array) -> Int64Array:
+    """Bytes of copies, and of transfer kernels as far as their threads tell; else 0."""
+    if name == "memcpy":
+        return classified.trace.copies.n_bytes[row]
+    moved = np.zeros(len(row), np.int64)
+    if name == "kernel" and len(classified.estimated_row):
+        at = np.searchsorted(classified.estimated_row, row)
+        at = np.minimum(at, len(classified.estimated_row) - 1)
+        known = classified.estimated_row[at] == row
+        moved[known] = classified.estimated_bytes[at[known]]
+    return moved
 
 
 def _kinds(role: UInt8Array, by_kernel: bool) -> Int64Array:
