@@ -42,7 +42,7 @@ def find_all(context: Context, threads: int = 1) -> tuple[Finding, ...]:
     """All findings of a trace: warnings before notes, then the dearest first."""
     parts = each(lambda finder: list(finder(context)), FINDERS, threads)
     found = [finding for part in parts for finding in part]
-    return tuple(sorted(found, key=lambda f: (f.severity != "warning", -f.cost_ns)))
+    return tuple(sorted(found, key=Finding.urgency))
 
 
 def documentation() -> str:
