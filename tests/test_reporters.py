@@ -264,7 +264,7 @@ def test_no_line_ends_between_a_number_and_its_unit(width: int) -> None:
 
 
 def test_headings_are_no_higher_than_their_numbers_ask_for() -> None:
-    columns = ("operation", "exposed, mean step", "n, size", "of it blocking", "behind comm only")
+    columns = ("operation", "exposed a step", "n, size", "of it blocking", "behind comm only")
     row = ("copy", "74.0 ms", "12.0 GiB", "1 %", "100.0 %")
     printed = blocks_as_text([Table("Title", columns, (row,))], Layout(width=80))
     assert [line.rstrip() for line in printed.splitlines()[1:4]] == [
