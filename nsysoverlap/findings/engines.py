@@ -15,7 +15,7 @@ from ..result.model import Finding
 from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder
-from .facts import copies, ran_xla, size_text
+from .facts import copies, size_text
 from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns
 from .waits import SOON_NS
 
@@ -73,13 +73,7 @@ def no_duplex(ctx: Context) -> Iterator[Finding]:
         title="H2D and D2H copies take turns, though the link carries both at once",
         detail=f"{copies(n)} follow one another directly without being told to wait, "
         f"{_on_one_stream(ctx, turns)} of them on the stream of the one before.",
-        remedy=(
-            "Let copies of both directions run at once: "
-            "--xla_gpu_experimental_parallel_async_compute_limit=8 in XLA_FLAGS (in JAX 0.11 for "
-            "copies between unrolled layers, not for those of a scan; depends on the version)."
-            if ran_xla(ctx)
-            else "Give each direction a stream of its own."
-        ),
+        remedy=ctx.remedy("no-duplex"),
         cost_ns=cost,
         evidence=ctx.examples(
             [
@@ -119,10 +113,7 @@ def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Finding]:
         title=f"{copies(n, role.name)} queued behind another one on a different stream",
         detail=f"Ready {format_ns(mean_ns)} earlier on average: one engine serves all {role.name} "
         "copies, so streams of their own do not make them run together.",
-        remedy=(
-            "Issue the copies at different times, each with compute beside it, or move fewer "
-            "bytes; more streams do not help."
-        ),
+        remedy=ctx.remedy("same-direction-queue"),
         cost_ns=cost,
         evidence=ctx.examples(
             weights,

@@ -57,10 +57,7 @@ def pageable_memory(ctx: Context) -> Iterator[Finding]:
                     _host_time(ctx.cases, picked, copy_ns),
                 ]
             ),
-            remedy=(
-                'Use pinned memory: memory_kind="pinned_host" for what JAX offloads (NumPy arrays '
-                "are pageable), cudaHostAlloc in CUDA."
-            ),
+            remedy=ctx.remedy("pageable-memory"),
             cost_ns=cost,
             evidence=_slowest(ctx, picked),
         )
@@ -100,11 +97,7 @@ def unified_memory(ctx: Context) -> Iterator[Finding]:
         f"{format_bytes(to_host)} to the host",
         detail=f"Migrations: {n:,}. Whoever touches a page waits for it, so the "
         f"{format_ns(sum(walls) - sum(exposed))} that ran beside kernels are no gain either.",
-        remedy=(
-            "Keep the data in pinned host memory and copy it ahead of its use (cudaHostAlloc and "
-            'cudaMemcpyAsync; memory_kind="pinned_host" in JAX), or call cudaMemPrefetchAsync '
-            "before the kernels that touch it."
-        ),
+        remedy=ctx.remedy("unified-memory"),
         cost_ns=ctx.cost(exposed),
         evidence=_longest_migrations(ctx, found),
     )

@@ -86,10 +86,7 @@ def latency_bound_copies(ctx: Context) -> Iterator[Finding]:
             f"{format_rate(int(rows.n_bytes.sum()) / max(1, int(ns.sum())))} GB/s: the start of a "
             "copy is what takes the time."
         ),
-        remedy=(
-            "Pack them into one copy, or leave the data on the device: no .item(), float(loss) or "
-            "np.asarray inside the step."
-        ),
+        remedy=ctx.remedy("latency-bound-copies"),
         cost_ns=cost,
         evidence=ctx.examples(_durations(ctx, small), lambda i, row: _rate_text(ctx, i, row)),
     )
@@ -128,7 +125,7 @@ def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Finding]:
             f"{format_rate(n_slow / ns)} GB/s"
         ),
         detail=_link_detail(ctx.devices[i].link, direction, n_slow / n_bytes),
-        remedy=_link_remedy(ctx.devices[i].link),
+        remedy=ctx.remedy("slow-link", c2c=ctx.devices[i].link.source.startswith(_C2C)),
         cost_ns=cost,
         evidence=ctx.examples(durations, lambda i, row: _rate_text(ctx, i, row)),
     )
@@ -188,16 +185,3 @@ def _link_detail(link: LinkReport, direction: str, share: float) -> str:
     if best is not None:
         known.append(f"the fastest large copy of the trace reached {format_rate(best)} GB/s")
     return f"{format_share(share)} of the bytes in large pinned copies; {', '.join(known)}."
-
-
-def _link_remedy(link: LinkReport) -> str:
-    bind = (
-        "Bind each process and its memory to the CPU socket of its GPU: nvidia-smi topo -m shows "
-        "which, then numactl --cpunodebind=N --membind=N."
-    )
-    if link.source.startswith(_C2C):
-        return f"{bind} From the wrong socket GB200 was seen at a third of its rate."
-    return (
-        f"{bind} Check that the link runs at full width: nvidia-smi "
-        "--query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv."
-    )

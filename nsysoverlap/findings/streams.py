@@ -16,7 +16,7 @@ from ..result.model import Evidence, Finding
 from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder
-from .facts import copies, ran_xla, size_text, waits_on_host
+from .facts import copies, size_text, waits_on_host
 from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 from .waits import SOON_NS
 
@@ -56,10 +56,7 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Finding]:
         title=f"{copies(n)} issued on a stream that also computes",
         detail="Work on one stream runs in order: these copies never run beside the kernels of "
         f"their own stream, {_stream_names(ctx, weights)}.",
-        remedy=(
-            "Issue the copies on a stream of their own, and hand data over with cudaEventRecord "
-            "and cudaStreamWaitEvent."
-        ),
+        remedy=ctx.remedy("same-stream-as-compute"),
         cost_ns=cost,
         evidence=ctx.examples(weights, lambda i, row: _exposed_text(ctx, i, row)),
     )
@@ -106,7 +103,7 @@ def head_of_line(ctx: Context) -> Iterator[Finding]:
         f"{'transfer' if n == 1 else 'transfers'}",
         detail=f"{format_ns(lost // n)} each on average: {_behind(ctx, blocks)} stood behind a "
         "transfer on its stream, and the next kernel waited for it.",
-        remedy=_behind_remedy(ctx, worst),
+        remedy=ctx.remedy("head-of-line", on_host=waits_on_host(ctx, worst)),
         cost_ns=cost,
         evidence=tuple(_block_example(ctx, blocks[i], i, row) for i, row in ctx.worst(weights)),
     )
@@ -222,21 +219,6 @@ def _kind(case: DeviceCase, queue: Queue, at: Int64Array) -> Int64Array:
     moved = np.where(role == Role.H2D, 3, 4)
     result: Int64Array = np.where(transfer >= 0, moved, np.minimum(queue.table[at], 2))
     return result
-
-
-def _behind_remedy(ctx: Context, i: int) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Give long transfers streams of their own, and issue short copies that compute needs "
-            "on another."
-        )
-    # Only an activation has a checkpoint_name.
-    where = "" if waits_on_host(ctx, i) else " before checkpoint_name"
-    return (
-        "Let the transfer start after that work: pass the offloaded tensor and what the layer "
-        f"still needs through one jax.lax.optimization_barrier{where} (XLA issues asynchronous "
-        "copies on a few streams in turn; depends on the version)."
-    )
 
 
 def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:

@@ -28,6 +28,14 @@ class Node:
             raise ConfigError(f"{self.where} lacks {key!r}.", HINT)
         return Node(self.value[key], f"{self.where}.{key}")
 
+    def later(self, key: str) -> Node:
+        """The value of a key that reports of earlier versions lack; None where it is missing."""
+        return (
+            self[key]
+            if not isinstance(self.value, Mapping) or key in self.value
+            else Node(None, f"{self.where}.{key}")
+        )
+
     def wrong(self, wanted: str) -> ConfigError:
         """The error for a value that is not `wanted`."""
         shown = repr(self.value)

@@ -27,6 +27,7 @@ from .model import (
     LinkReport,
     OpaqueBounds,
     OverlapReport,
+    Program,
     StepReport,
     StreamReport,
     TraceReport,
@@ -88,7 +89,13 @@ def _trace(node: Node) -> TraceReport:
         nsys_version=node["nsys_version"].optional_text(),
         schema_version=node["schema_version"].optional_text(),
         capture=node["capture"].mapping(Node.text),
+        framework=node.later("framework").optional(_program),
+        components=node.later("components").optional(lambda n: n.each(_program)) or (),
     )
+
+
+def _program(node: Node) -> Program:
+    return Program(name=node["name"].text(), evidence=node["evidence"].text())
 
 
 def _health(node: Node) -> HealthEntry:

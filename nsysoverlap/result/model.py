@@ -163,14 +163,27 @@ class DeviceReport:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A framework or library that ran, and what in the trace proves it."""
+
+    name: str
+    evidence: str
+
+
+@dataclass(frozen=True)
 class TraceReport:
-    """One input file as the report names it."""
+    """One input file as the report names it.
+
+    `framework` is None where it was not looked for, and named "unknown" where nothing proves one.
+    """
 
     path: str
     rank: int | None = None
     nsys_version: str | None = None
     schema_version: str | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
+    framework: Program | None = None
+    components: tuple[Program, ...] = ()
 
 
 @dataclass(frozen=True)
