@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.formatting import format_bytes, number_of
+from ..core.formatting import format_bytes, format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.relief import relief_curve
@@ -22,8 +22,8 @@ _PAGEABLE = 0
 """ENUM_CUDA_MEM_KIND of pageable host memory."""
 
 
-def pageable(case: DeviceCase) -> BoolArray:
-    """Which rows of a case copy from or to pageable host memory."""
+def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
+    """Which rows of a case, all or those of one role, copy from or to pageable host memory."""
     rows, copies = case.rows, case.classified.trace.copies
     result = np.zeros(len(rows), np.bool_)
     at = rows.row[~rows.by_kernel]
@@ -31,7 +31,7 @@ def pageable(case: DeviceCase) -> BoolArray:
     result[~rows.by_kernel] = (
         np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == _PAGEABLE
     )
-    return result
+    return result if role is None else result & (rows.role == role)
 
 
 def pinned_outside_graphs(case: DeviceCase) -> BoolArray:
@@ -89,6 +89,11 @@ def size_text(ctx: Context, i: int, row: int) -> str:
     rows = ctx.cases[i].rows
     n_bytes = int(rows.n_bytes[row] + rows.bytes_estimated[row])
     return f"{format_bytes(n_bytes)} {Role(rows.role[row]).name}"
+
+
+def exposed_text(ctx: Context, i: int, row: int) -> str:
+    """Exposed time of a row of case i."""
+    return format_ns(int(ctx.exposed_ns[i][row]))
 
 
 def copies(n: int, direction: str = "") -> str:

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..core.formatting import format_bytes, format_ns, number_of
 from ..measure.relief import Stays, relief_curve, stays
-from ..result.model import Evidence, Finding, Relief, format_share
+from ..result.model import Evidence, Relief, format_share
 from ..steps.labels import parse_label
-from .context import NOTE, WARNING, Context, Finder
+from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
 from .facts import MOST_ROWS, a_step, named, size_text, xla_flag
 
 LOW_RELIEF = 0.5
@@ -23,7 +23,7 @@ OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
 OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"
 
 
-def round_trip(ctx: Context) -> Iterator[Finding]:
+def round_trip(ctx: Context) -> Iterator[Found]:
     """Tensors come back right after they left, so that offloading frees little device memory.
 
     Looks at the relief of each device: how many of the bytes offloaded in a step were on the host
@@ -47,12 +47,14 @@ def round_trip(ctx: Context) -> Iterator[Finding]:
     if not low:
         return
     pairs = {i: _pairs(ctx, i) for i in low}
-    lost = {i: _exposed_ns(ctx, i, pairs[i]) for i in low}
+    masks = [np.zeros(len(case.rows), np.bool_) for case in ctx.cases]
+    for i, pair in pairs.items():
+        masks[i][pair.d2h] = masks[i][pair.h2d] = True
+    moved = Rows(ctx, tuple(masks))
+    lost = moved.exposed
     worst = max(low, key=lambda i: lost[i])
     relief = low[worst]
-    yield Finding(
-        code="round-trip",
-        severity=WARNING,
+    yield Cost(ctx.cost(lost), WARNING).found(
         title=(
             f"Offloading frees little: {format_bytes(relief.relief_bytes)} of the "
             f"{format_bytes(relief.offloaded_bytes)} offloaded {a_step(ctx)} were ever on the host "
@@ -60,12 +62,12 @@ def round_trip(ctx: Context) -> Iterator[Finding]:
         ),
         detail=_stay_detail(ctx, worst, pairs[worst]),
         remedy=ctx.remedy("round-trip"),
-        cost_ns=ctx.cost(list(lost.values())),
         evidence=_examples(ctx, worst, pairs[worst]),
+        rows=moved,
     )
 
 
-def offload_missing(ctx: Context) -> Iterator[Finding]:
+def offload_missing(ctx: Context) -> Iterator[Found]:
     """The program asks for offloading, yet nothing was offloaded.
 
     Asking means an HLO op of an offload copy (`copy-start`, `dynamic-update-slice-start`) among
@@ -83,18 +85,15 @@ def offload_missing(ctx: Context) -> Iterator[Finding]:
     """
     if not ctx.cases or _graphs_unseen(ctx):
         return
-    for case, measured in zip(ctx.cases, ctx.measured, strict=True):
-        if (measured & (case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES)).any():
-            return
+    if ctx.rows(lambda case: case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES).n:
+        return
     ops = _offload_ops(ctx)
     if not ops and xla_flag(ctx, OFFLOAD_FLAG) != "true":
         return
     asked = f"--{OFFLOAD_FLAG}=true is set"
     if ops:
         asked = f"The trace names offload copies ({named(ops)})"
-    yield Finding(
-        code="offload-missing",
-        severity=WARNING if ops else NOTE,
+    yield Cost(0, WARNING if ops else NOTE).found(
         title="Offloading is asked for, but nothing was offloaded",
         detail=f"{asked}, and no copy of 1 MB or more went to or came from the host "
         "in the measured time.",
@@ -126,12 +125,6 @@ def _pairs(ctx: Context, i: int) -> Stays:
     found = stays(case.rows, whole)
     inside = ctx.measured[i][found.d2h] & ctx.measured[i][found.h2d]
     return Stays(found.ns[inside], found.d2h[inside], found.h2d[inside])
-
-
-def _exposed_ns(ctx: Context, i: int, pairs: Stays) -> int:
-    mask = np.zeros(len(ctx.cases[i].rows), np.bool_)
-    mask[pairs.d2h] = mask[pairs.h2d] = True
-    return ctx.exposed(i, mask).length
 
 
 def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:

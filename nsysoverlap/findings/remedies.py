@@ -47,8 +47,8 @@ def remedy(
     """What to do about a finding: the first entry of its code that fits.
 
     Entries that ask for a fact come first, then those of the framework, of what it is built on,
-    and of any program. `capture` is the captured environment, `facts` are what else is known, in the words of
-    `remedy_table`. '' where no entry fits.
+    and of any program. `capture` is the captured environment, `facts` are what else is known, in
+    the words of `remedy_table`. '' where no entry fits.
     """
     known = situation(capture) | facts
     names = (*lineage(framework), "")

@@ -50,9 +50,7 @@ def drawn(
 def fired(context: Context, code: str) -> list[Finding]:
     """What the function of one code finds."""
     (finder,) = [finder for finder in FINDERS if code_of(finder) == code]
-    found = list(finder(context))
-    assert all(finding.code == code for finding in found)
-    return found
+    return [found.named(code).finding for found in finder(context)]
 
 
 def only(context: Context, code: str) -> Finding:
