@@ -107,10 +107,30 @@ def validation_page() -> str:
     return text
 
 
+def gate_page() -> str:
+    """The page as it is, with the table of codes that stop a gate made anew."""
+    from nsysoverlap.health.blocking import BLOCKING
+
+    rows = "".join(f"| `{code}` | {_cell(when)} |\n" for code, when in BLOCKING.items())
+    return _with_table("gate.md", "blocking", f"| code | when |\n|---|---|\n{rows}")
+
+
+def _with_table(page: str, name: str, table: str) -> str:
+    """A page of which one table is generated, with that table."""
+    text = (HERE / page).read_text(encoding="utf-8")
+    block = f"<!-- table: {name} -->\n{table}<!-- end -->"
+    pattern = rf"<!-- table: {name} -->.*?<!-- end -->"
+    text, n = re.subn(pattern, lambda _: block, text, flags=re.S)
+    if n != 1:
+        raise ValueError(f"docs/{page}: {n} places for table {name}, wanted one")
+    return text
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
     "findings.md": findings_page,
+    "gate.md": gate_page,
     "validation.md": validation_page,
 }
 

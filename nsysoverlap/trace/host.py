@@ -140,11 +140,29 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
+class HostWaits:
+    """Synchronising calls and what they wait for; columns of shape (n,).
+
+    The call `call` (an index of `HostSide.calls`) returns once all work launched on `stream`
+    before host time `before_ns` is done. A `stream` of -1 stands for every stream of the process;
+    so it is where the export does not say which.
+    """
+
+    call: Int64Array = field(default_factory=_none64)
+    stream: Int32Array = field(default_factory=_none32)
+    before_ns: Int64Array = field(default_factory=_none64)
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+@dataclass(frozen=True)
 class HostSide:
     """Host threads, API calls, NVTX ranges and stream waits of a trace.
 
     `threads` are globalTids. `has_calls` and `has_ranges` are false where the export lacks the
-    table; `waits` is None where its schema cannot join waits to records.
+    table; `waits` is None where its schema cannot join waits to records. `host_waits` are the
+    calls by which the host waits for the GPU.
     """
 
     threads: tuple[int, ...] = ()
@@ -153,6 +171,7 @@ class HostSide:
     calls: Calls = field(default_factory=Calls)
     ranges: Ranges = field(default_factory=Ranges)
     waits: Waits | None = None
+    host_waits: HostWaits = field(default_factory=HostWaits)
     has_calls: bool = False
     has_ranges: bool = False
 

@@ -111,6 +111,7 @@ CUDA_EVENT = TableSpec("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _EVENT_COLUMNS)
 DIAGNOSTIC = TableSpec(
     "DIAGNOSTIC_EVENT", (_column("severity", required=True), _column("text", required=True))
 )
+ANALYSIS = TableSpec("ANALYSIS_DETAILS", (_column("duration", default=UNREADABLE),))
 STRINGS = TableSpec("StringIds", (_column("id", required=True), _column("value", required=True)))
 GPU = TableSpec(
     "TARGET_INFO_GPU",
@@ -142,7 +143,7 @@ _KNOWN = frozenset(
     spec.name.lower()
     for spec in (
         *(*COUNTED_TABLES, SYNCHRONIZATION, CUDA_EVENT, STRINGS),
-        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE),
+        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE, ANALYSIS),
     )
 )
 _VERSION = re.compile(r"_V\d+$", re.IGNORECASE)
@@ -151,10 +152,14 @@ KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
 STREAM_WAIT_API = re.compile(r"^cu(da)?StreamWaitEvent")
 EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
+BEGIN_CAPTURE_API = re.compile(r"^cu(da)?StreamBeginCapture")
+END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
+SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
 INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)"
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord"
+    r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
 )
-"""Calls that put work on a stream, or order streams."""
+"""Calls that put work on a stream, record it for later, order streams, or wait for the GPU."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 
