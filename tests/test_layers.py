@@ -41,6 +41,7 @@ LIBRARIES = {
     "rich": ("show",),
     "pyarrow": ("cli",),
     "click": ("cli",),
+    "msgspec": ("core",),
     "subprocess": ("trace", "core"),
     "importlib": ("__init__", "cli"),
     **dict.fromkeys(("jsonschema", "jax", "dask"), ()),

@@ -24,7 +24,8 @@ def h200_names() -> list[str]:
 
 def programs() -> list[str]:
     """Names of our traces of PyTorch and MaxText programs, for example `pytorch/save`."""
-    return sorted(f"{path.parent.name}/{path.stem}" for path in FIXTURES.glob("*/*.sqlite"))
+    found = (path for room in ("pytorch", "maxtext") for path in (FIXTURES / room).glob("*.sqlite"))
+    return sorted(f"{path.parent.name}/{path.stem}" for path in found)
 
 
 def public_traces() -> list[object]:
