@@ -129,7 +129,10 @@ def build_model(
     model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix)
     error = model.error
     if withheld is None and error is not None and abs(error) > MOST_ERROR:
-        reason = f"the unmodified replay is off by {error:+.1%}, more than {MOST_ERROR:.0%}"
+        reason = (
+            f"the unmodified replay is off by {100 * error:+.1f} %, more than "
+            f"{100 * MOST_ERROR:.0f} %"
+        )
         return dataclasses.replace(model, withheld=reason)
     return model
 

@@ -72,6 +72,9 @@ class Operations:
         return self.end_ns - self.start_ns
 
 
+_STEADY = 3
+
+
 @dataclass(frozen=True)
 class Segment:
     """Consecutive steps of each (device, process) that are replayed together.
@@ -92,9 +95,10 @@ class Segment:
 def segment(
     classified: Classified, launches: Launches, windows: Sequence[StepWindow], most: int | None
 ) -> Segment | None:
-    """Steady steps: without the first where there are three or more; None with fewer than two.
+    """Steady steps; None with fewer than two.
 
-    At most `most` of them. Every device and process takes part with the same steps.
+    The first is left out where there are three or more, the last where there are four or more: no
+    step follows it, so that its end is only that of its work. At most `most` of the others. Every device and process takes part with the same steps.
     """
     by_owner: dict[tuple[int, int], list[StepWindow]] = {}
     for window in windows:
@@ -102,8 +106,10 @@ def segment(
     if not by_owner:
         return None
     n = min(len(steps) for steps in by_owner.values())
-    first = 1 if n >= 3 else 0
-    last = n if most is None else min(n, first + most)
+    first = 1 if n >= _STEADY else 0
+    last = n - 1 if n > _STEADY else n
+    if most is not None:
+        last = min(last, first + most)
     if last - first < 2:
         return None
     chosen = {owner: tuple(steps[first:last]) for owner, steps in by_owner.items()}

@@ -82,7 +82,7 @@ def change(
     notes: list[str] = list(scenario.notes)
     for direction, link in (("h2d", scenario.h2d), ("d2h", scenario.d2h)):
         moving = np.isin(ops.kind, TRANSFERS[direction])
-        speed = _speed(ops, moving, link, direction)
+        speed = _speed(ops, moving, link)
         if speed != 1 and np.any(moving & (ops.table == 0)):
             notes.append("transfers made by kernels are taken to run at the link's rate too")
         duration[moving] *= scenario.n_bytes / speed
@@ -109,16 +109,14 @@ def change(
     return changed
 
 
-def _speed(ops: Operations, moving: BoolArray, link: Link, direction: str) -> float:
+def _speed(ops: Operations, moving: BoolArray, link: Link) -> float:
     """How many times as fast as now a direction is."""
     if link.gb_per_s is None:
         return link.times
     rated = moving & (ops.n_bytes > 0) & (ops.end_ns > ops.start_ns)
     if not rated.any():
-        raise UsageError(
-            f"no {direction.upper()} copy tells how fast the link is now.",
-            "Give the link as a multiple of now, such as 2x.",
-        )
+        # Nothing moves that way, so nothing gets faster.
+        return 1.0
     now = float(ops.n_bytes[rated].sum()) / float(ops.duration_ns[rated].sum())
     return link.gb_per_s / now
 
@@ -144,10 +142,12 @@ def _drop(changed: Changed, scenario: Scenario, names: list[str]) -> Changed:
     rows = np.flatnonzero(moving)
     gone[rows] = [scenario.drop(names[row]) for row in rows.tolist()]
     if not gone.any():
-        known = ", ".join(sorted({names[row] for row in rows.tolist()})[:3]) or "none"
+        known = sorted({names[row].split(" ")[0] for row in rows.tolist()})
         raise UsageError(
-            f"no transfer is of an operation that --drop {scenario.name!r} matches.",
-            f"Operations of transfers here: {known}. See `nsysoverlap report --ops all`.",
+            f"no transfer is of an operation that matches ({scenario.name}).",
+            f"Transfers here are of {', '.join(known[:3])}; a . matches all."
+            if known
+            else "There are no transfers in the replayed steps.",
         )
     fixed = ops.fixed
     duration = np.where(gone & ~fixed, 0, changed.duration_ns)
