@@ -44,6 +44,7 @@ class Plan:
     """Whether a node needs an engine or is part of a collective."""
     group_size: dict[int, int]
     stream: list[int]
+    started_ns: list[int]
     fixed_free: list[int]
 
 
@@ -67,7 +68,16 @@ def prepare(graph: Graph) -> Plan:
     special += [False] * (graph.n_nodes - len(ops))
     sizes = Counter(number for number in group if number >= 0)
     return Plan(
-        graph, after, n_before, engine, group, special, dict(sizes), ops.stream.tolist(), free
+        graph,
+        after,
+        n_before,
+        engine,
+        group,
+        special,
+        dict(sizes),
+        ops.stream.tolist(),
+        ops.start_ns.tolist(),
+        free,
     )
 
 
@@ -85,7 +95,9 @@ def replay(
     run.settle([node for node in range(plan.graph.n_nodes - 1, -1, -1) if not plan.n_before[node]])
     while (chosen := run.next_engine()) >= 0:
         waiting, order = run.waiting[chosen], run.orders[chosen]
-        node = arbitration.choose(waiting, order, run.free[chosen], run.ready, plan.stream)
+        node = arbitration.choose(
+            waiting, order, run.free[chosen], run.ready, plan.stream, plan.started_ns
+        )
         waiting.remove(node)
         start = run.ready[node]
         if run.free[chosen] > LONG_AGO_NS:

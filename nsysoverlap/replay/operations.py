@@ -98,7 +98,8 @@ def segment(
     """Steady steps; None with fewer than two.
 
     The first is left out where there are three or more, the last where there are four or more: no
-    step follows it, so that its end is only that of its work. At most `most` of the others. Every device and process takes part with the same steps.
+    step follows it, so that its end is only that of its work. At most `most` of the others. Every
+    device and process takes part with the same steps.
     """
     by_owner: dict[tuple[int, int], list[StepWindow]] = {}
     for window in windows:
