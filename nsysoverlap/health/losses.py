@@ -63,7 +63,8 @@ def lost_end(case: Case) -> Iterator[HealthEntry]:
             "end-lost",
             "error",
             f"The last {n:,} of {total:,} kernel launches and async copies{_of(case, found)} "
-            f"({format_share(n / total)}) have no GPU row: the end of the run is missing.",
+            f"({format_share(n / total)}) {'has' if n == 1 else 'have'} no GPU row: the end of the "
+            "run is missing.",
             _AGAIN,
             count=n,
         )
@@ -94,7 +95,8 @@ def lost_head(case: Case) -> Iterator[HealthEntry]:
             "head-lost",
             "warning",
             f"The first {n:,} of {total:,} kernel launches and async copies{_of(case, found)} "
-            f"({format_share(n / total)}) have no GPU row: recording began late.",
+            f"({format_share(n / total)}) {'has' if n == 1 else 'have'} no GPU row: recording "
+            "began late.",
             "What ran before the first row is not measured; leave the first steps out with "
             "--skip-steps.",
             count=n,

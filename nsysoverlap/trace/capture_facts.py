@@ -11,6 +11,7 @@ import numpy as np
 from . import schema
 from .activities import Columns
 from .bulk import Query, unreadable
+from .guard import few_rows
 from .host import HostSide
 from .launch_facts import launch_facts
 from .model import Stream, TraceFacts
@@ -47,8 +48,9 @@ def time_shift_ns(meta: Mapping[str, str]) -> int:
 
 
 def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tuple[str, str]]:
-    rows = connection.execute(
-        f"SELECT {table.sql('name')}, {table.sql('value')} FROM {table.quoted}"  # noqa: S608
+    rows = few_rows(
+        connection,
+        f"SELECT {table.sql('name')}, {table.sql('value')} FROM {table.quoted}",  # noqa: S608
     )
     return [(name, text(value) or "") for key, value in rows if (name := text(key))]
 
@@ -95,8 +97,9 @@ def diagnostics(connection: sqlite3.Connection, found: Schema) -> tuple[tuple[in
     table = found.find(schema.DIAGNOSTIC)
     if table is None:
         return ()
-    rows = connection.execute(
-        f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}"  # noqa: S608
+    rows = few_rows(
+        connection,
+        f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}",  # noqa: S608
     )
     said = [(integer(level), scrub(text(message) or "")) for level, message in rows]
     known = [(_ERROR if level is None else level, message, level) for level, message in said]
