@@ -96,7 +96,9 @@ def test_real_traces_equal_a_sweep(path: Path) -> None:
         agrees(device, spans)
 
 
-@pytest.mark.parametrize("hundred", range(10))
+@pytest.mark.parametrize(
+    "hundred", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))]
+)
 def test_a_thousand_random_traces_equal_the_brute_force_model(tmp_path: Path, hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         drawn = draw(tmp_path / "t.sqlite", random.Random(seed))
