@@ -24,7 +24,7 @@ from nsysoverlap.run.transfers import transfer_rows
 from . import brute
 from .builder.query import query, tables
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder
-from .traces import FIXTURES, h200, h200_names, public_traces
+from .traces import FIXTURES, h200, h200_names, programs, public_traces
 
 NSYS = shutil.which(os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or "nsys")
 _ROLES = {
@@ -38,7 +38,10 @@ _ROLES = {
     Role.OPAQUE: "opaque",
 }
 Span = tuple[str, int, int]
-TRACES = [*(pytest.param(h200(name), id=name) for name in h200_names()), *public_traces()]
+TRACES = [
+    *(pytest.param(h200(name), id=name) for name in (*h200_names(), *programs())),
+    *public_traces(),
+]
 
 
 # A sweep: what runs is counted from event to event, one stretch of time after the other.
