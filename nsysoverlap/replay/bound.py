@@ -49,9 +49,9 @@ def order_bounds(model: Model, windows: Sequence[int | None]) -> tuple[OrderBoun
         return "no transfers"
     relief = model.now.slowest.relief
     if relief.offloaded_bytes and relief.relief_bytes < ROUND_TRIP * relief.offloaded_bytes:
-        share = relief.relief_bytes / relief.offloaded_bytes
+        percent = 100 * relief.relief_bytes / relief.offloaded_bytes
         return (
-            f"tensors come back right after they left (relief {share:.0%}), so that no other "
+            f"tensors come back right after they left (relief {percent:.0f} %), so that no other "
             "order of their copies can be told from this one"
         )
     if not len(Matching.of(model.operations, np.ones(len(model.operations), np.bool_))):

@@ -16,6 +16,7 @@ from nsysoverlap.run.analysis import Options, trace_cases
 from nsysoverlap.steps.plan import StepSpec
 from nsysoverlap.trace.load import read_trace
 
+from ..builder.capture import Place
 from ..tracebuilder import TraceBuilder
 
 US = 1_000
@@ -63,7 +64,7 @@ class Program:
             when = round((base + start_us) * US), round((base + end_us) * US)
             called = self.issue_at(issue_us, step)
             correlation = self._id()
-            place = {"stream": stream, "device": device}
+            place: Place = {"stream": stream, "device": device}
             if kind in ("h2d", "d2h"):
                 api = "cudaMemcpyAsync_v3020"
                 self.builder.copy(*when, kind, n_bytes, api=None, correlation=correlation, **place)
