@@ -8,18 +8,21 @@ from ..core.errors import ConfigError
 from .json_node import HINT, Node
 from .model import Overlap, Relief, TimeBudget
 
-COUNTS = tuple(f.name for f in fields(Overlap) if f.name not in {"copy_ns", "blocking_ns"})
+WAITS = ("blocking_ns", "host_blocking_ns", "unawaited_ns")
+COUNTS = tuple(f.name for f in fields(Overlap) if f.name not in {"copy_ns", *WAITS})
 
 
 def read_overlap(node: Node) -> Overlap:
     """An OVERLAP object whose parts add up; shares are computed again."""
     counts = {name: node[name].count() for name in COUNTS}
-    blocking = node["blocking_ns"].optional(Node.count)
+    # Reports of nsysoverlap 0.1 know of compute only.
+    known = [name for name in WAITS if name == WAITS[0] or name in node.value]
+    waits = {name: node[name].optional(Node.count) for name in known}
     rate = node["gb_per_s"].optional_number()
     if rate is not None and rate <= 0:
         raise node["gb_per_s"].wrong("a positive number")
     try:
-        return Overlap.from_dict({**counts, "blocking_ns": blocking, "gb_per_s": rate})
+        return Overlap.from_dict({**counts, **waits, "gb_per_s": rate})
     except (AssertionError, OverflowError):
         raise ConfigError(f"The numbers of {node.where} do not add up.", HINT) from None
 

@@ -37,7 +37,9 @@ class Overlap:
 
     `wall_ns == hidden_by_compute_ns + hidden_by_comm_ns + exposed_ns`, always. Instances of
     different devices, ranks or steps add; streams of one device overlap and do not.
-    `blocking_ns` is None where the trace cannot tell.
+    Of the exposed time compute waited for `blocking_ns`, else the host for `host_blocking_ns`, and
+    nothing for `unawaited_ns`; the rest, `unresolved_ns`, the trace cannot tell. The three are None
+    where it can tell of none.
     """
 
     n: int = 0
@@ -51,6 +53,8 @@ class Overlap:
     exposed_ns: int = 0
     exposed_under_other_ns: int = 0
     blocking_ns: int | None = None
+    host_blocking_ns: int | None = None
+    unawaited_ns: int | None = None
     copy_ns: int = 0
     """Unclipped duration of the copies that moved `bytes`: the denominator of `gb_per_s`."""
 
@@ -58,11 +62,13 @@ class Overlap:
         parts = self.hidden_by_compute_ns + self.hidden_by_comm_ns + self.exposed_ns
         if parts != self.wall_ns or not 0 <= self.exposed_under_other_ns <= self.exposed_ns:
             raise AssertionError(f"transfer time does not add up: {self}")
+        if not 0 <= self.unresolved_ns <= self.exposed_ns:
+            raise AssertionError(f"waits do not add up: {self}")
 
     def __add__(self, other: Overlap) -> Overlap:
         one, two = self.__dict__, other.__dict__
-        summed = {name: one[name] + two[name] for name in one if name != "blocking_ns"}
-        return Overlap(**summed, blocking_ns=_add_blocking(self, other))
+        summed: dict[str, Any] = {name: _add(one[name], two[name]) for name in one}
+        return Overlap(**summed)
 
     @property
     def hidden_share(self) -> float | None:
@@ -75,6 +81,12 @@ class Overlap:
         return share(self.hidden_by_compute_ns + self.hidden_by_comm_ns, self.wall_ns)
 
     @property
+    def unresolved_ns(self) -> int:
+        """Exposed time of which the trace cannot tell whether anything waited for it."""
+        known = (self.blocking_ns, self.host_blocking_ns, self.unawaited_ns)
+        return self.exposed_ns - sum(ns for ns in known if ns is not None)
+
+    @property
     def gb_per_s(self) -> float | None:
         """Bytes per nanosecond (GB/s, 10^9) over whole copies; transfer kernels left out."""
         return self.bytes / self.copy_ns if self.bytes and self.copy_ns else None
@@ -85,6 +97,7 @@ class Overlap:
             **{name: value for name, value in self.__dict__.items() if name != "copy_ns"},
             "hidden_share": self.hidden_share,
             "covered_share": self.covered_share,
+            "unresolved_ns": self.unresolved_ns,
             "gb_per_s": self.gb_per_s,
         }
 
@@ -96,11 +109,8 @@ class Overlap:
         return cls(**own, copy_ns=round(values["bytes"] / rate) if rate else 0)
 
 
-def _add_blocking(one: Overlap, two: Overlap) -> int | None:
-    known = [o.blocking_ns for o in (one, two) if o.wall_ns or o.blocking_ns is not None]
-    if not known:
-        return None
-    return None if None in known else sum(value for value in known if value is not None)
+def _add(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else one + two
 
 
 @dataclass(frozen=True)

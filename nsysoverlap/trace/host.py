@@ -9,6 +9,8 @@ import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array
 
+ALL_STREAMS = -1
+"""Stands for all streams of a process."""
 NEVER = np.iinfo(np.int64).min
 """The time of what did not happen; times of a trace may be below zero, but never this low."""
 
@@ -23,10 +25,10 @@ def _none32() -> Int32Array:
 
 @dataclass(frozen=True)
 class Calls:
-    """CUDA API calls that launch, copy, record or wait, sorted by start; columns of shape (n,).
+    """CUDA API calls that launch, copy, record, wait or synchronise; columns of shape (n,).
 
-    `thread` indexes `HostSide.threads`, `name` indexes `HostSide.api_names`. Correlation ids are
-    unique within a process only.
+    They are sorted by start. `thread` indexes `HostSide.threads`, `name` indexes
+    `HostSide.api_names`. Correlation ids are unique within a process only.
     """
 
     start_ns: Int64Array = field(default_factory=_none64)
@@ -140,6 +142,23 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
+class Syncs:
+    """Calls that hold their thread until GPU work is done; columns of shape (n,).
+
+    Call `call` returns when all that was launched on `stream` before host time `before_ns` is
+    done. `stream` indexes `Trace.streams`, `ALL_STREAMS` for those of the process; so it is too
+    where the trace does not tell which stream.
+    """
+
+    call: Int64Array = field(default_factory=_none64)
+    stream: Int32Array = field(default_factory=_none32)
+    before_ns: Int64Array = field(default_factory=_none64)
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+@dataclass(frozen=True)
 class HostSide:
     """Host threads, API calls, NVTX ranges and stream waits of a trace.
 
@@ -153,6 +172,7 @@ class HostSide:
     calls: Calls = field(default_factory=Calls)
     ranges: Ranges = field(default_factory=Ranges)
     waits: Waits | None = None
+    syncs: Syncs = field(default_factory=Syncs)
     has_calls: bool = False
     has_ranges: bool = False
 

@@ -17,11 +17,13 @@ from . import schema
 from .activities import Columns, Registry, read_columns
 from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
-from .host_rows import read_host, read_waits
+from .host import Syncs
+from .host_rows import read_host
 from .model import Stream, Trace, TraceInfo
 from .schema import Schema
 from .source import Source
 from .strings import strings
+from .wait_rows import read_waits
 
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
@@ -108,7 +110,7 @@ def _read(
         _recode(table, "stream", [place[key] for key in keys])
 
     host = read_host(source, ranges=ranges)
-    waits = read_waits(source, host, streams) if ranges else None
+    waits, syncs = read_waits(source, host, streams) if ranges else (None, Syncs())
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),
@@ -119,7 +121,7 @@ def _read(
         devices=devices,
         names=names,
         facts=facts.trace_facts(source, tables, streams, host),
-        host=replace(host, waits=waits),
+        host=replace(host, waits=waits, syncs=syncs),
     )
 
 

@@ -92,6 +92,7 @@ RUNTIME = TableSpec(
 )
 _EVENT_COLUMNS = (
     *_ACTIVITY[2:7],
+    _column("event_id", "eventId", default=-1),
     _column("event_sync_id", "eventSyncId", default=-1),
 )
 OVERHEAD = TableSpec("PROFILER_OVERHEAD", (_START, _END))
@@ -151,10 +152,17 @@ KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
 STREAM_WAIT_API = re.compile(r"^cu(da)?StreamWaitEvent")
 EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
-INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)"
+SYNC_API = re.compile(
+    r"^cu(da)?(Device|Thread|Ctx|Stream|Event)Synchronize|^cu(da|Mem)Free(?!Async)"
 )
-"""Calls that put work on a stream, or order streams."""
+"""Calls that hold their thread until GPU work is done; to free memory is one."""
+WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNC_API.pattern}")
+BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
+INTERESTING_API = re.compile(
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)|"
+    + SYNC_API.pattern
+)
+"""Calls that put work on a stream, order streams, or wait for them."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 
