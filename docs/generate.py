@@ -6,11 +6,13 @@ the repository differs from what its function says.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -107,10 +109,81 @@ def validation_page() -> str:
     return text
 
 
+def json_page() -> str:
+    """Every JSON output, from the dataclasses that they are."""
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    rows = [
+        f"| `{cls.json_format[0]}` | {cls.json_format[1]} | {_first_line(cls)} | "
+        f"[{name}.schema.json](../nsysoverlap/result/{name}.schema.json) |"
+        for name, cls in DOCUMENTS.items()
+    ]
+    parts = [
+        "# JSON outputs",
+        NOTE,
+        "Each begins with `format`, `format_version` and `generator`. A key is never removed or "
+        "given another meaning without a new `format_version`; new keys may come at any time. "
+        "Times are integers in ns, sizes in bytes, shares 0..1, rates in GB/s (10^9); null where "
+        "nothing is known. The schemas are made from the dataclasses and come with the package.",
+        "| format | version | holds | schema |\n|---|---|---|---|\n" + "\n".join(rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _first_line(cls: type) -> str:
+    return _cell((cls.__doc__ or "").partition("\n")[0])
+
+
+def schema_text(name: str) -> str:
+    """The schema of a JSON output as it ships."""
+    from nsysoverlap.core.json_codec import schema
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    return f"{_one_part_a_line(schema(DOCUMENTS[name]))}\n"
+
+
+def _one_part_a_line(values: Mapping[str, Any], depth: int = 1) -> str:
+    lines = (
+        f"{' ' * depth}{json.dumps(key)}: "
+        + (_one_part_a_line(value, depth + 1) if key == "$defs" else json.dumps(value))
+        for key, value in values.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n" + " " * (depth - 1) + "}"
+
+
+def schemas() -> dict[Path, str]:
+    """The schema files and what they should hold."""
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    folder = HERE.parent / "nsysoverlap" / "result"
+    return {folder / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
+
+
+def gate_page() -> str:
+    """The page as it is, with the table of codes that stop a gate made anew."""
+    from nsysoverlap.health.blocking import BLOCKING
+
+    rows = "".join(f"| `{code}` | {_cell(when)} |\n" for code, when in BLOCKING.items())
+    return _with_table("gate.md", "blocking", f"| code | when |\n|---|---|\n{rows}")
+
+
+def _with_table(page: str, name: str, table: str) -> str:
+    """A page of which one table is generated, with that table."""
+    text = (HERE / page).read_text(encoding="utf-8")
+    block = f"<!-- table: {name} -->\n{table}<!-- end -->"
+    pattern = rf"<!-- table: {name} -->.*?<!-- end -->"
+    text, n = re.subn(pattern, lambda _: block, text, flags=re.S)
+    if n != 1:
+        raise ValueError(f"docs/{page}: {n} places for table {name}, wanted one")
+    return text
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
     "findings.md": findings_page,
+    "json.md": json_page,
+    "gate.md": gate_page,
     "validation.md": validation_page,
 }
 
@@ -120,6 +193,9 @@ def main() -> None:
     for name, page in PAGES.items():
         (HERE / name).write_text(page(), encoding="utf-8")
         print(f"Wrote docs/{name}")
+    for path, text in schemas().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"Wrote {path.relative_to(HERE.parent)}")
 
 
 if __name__ == "__main__":

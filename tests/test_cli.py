@@ -793,3 +793,31 @@ def test_a_finding_that_does_not_exist_is_no_clean_result() -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == "Error: there is no finding 'late-h2'. Did you mean late-h2d?\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("gate {t} --min-hidden 90 --min-hidden 10", "--min-hidden"),
+        ("gate {t} --min-hidden=90 --min-hidden=90", "--min-hidden"),
+        ("gate {t} --config a.toml --min-hidden 1 --config b.toml", "--config"),
+        ("gate {t} --require-transfers 1GiB --require-transfers", "--require-transfers"),
+        ("report {t} --steps none --steps auto", "--steps"),
+        ("report {t} -o a --output b", "--output"),
+        ("record {t} --db a.db --db b.db", "--db"),
+    ],
+)
+def test_an_option_that_holds_one_value_is_given_once(command: str, option: str) -> None:
+    arguments = command.format(t=h200("micro_hidden")).split()
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: {option} is given 2 times. It holds one value: give it once.\n"
+    )
+
+
+def test_options_that_hold_several_values_and_flags_may_be_repeated() -> None:
+    arguments = "gate {t} --require both.n>=1 --require both.n>=0".format(t=h200("micro_hidden"))
+    assert CliRunner().invoke(main, arguments.split()).exit_code == 0
+    arguments = f"report {h200('micro_hidden')} --strict --strict"
+    assert CliRunner().invoke(main, arguments.split()).exit_code == 0

@@ -15,12 +15,14 @@ from markdown_it import MarkdownIt
 
 from nsysoverlap.cli import main
 from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.json_model import plain as plain_data
 from nsysoverlap.judge.comparison import Comparison, compare
-from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
+from nsysoverlap.result.model import Basis, Gpu, HealthEntry, OverlapReport
 from nsysoverlap.result.parts import Finding, KernelReport
 from nsysoverlap.show.blocks import Table
 from nsysoverlap.show.comparison_formats import render_comparison
-from nsysoverlap.show.say_comparison import comparison_blocks, comparison_to_dict, headline
+from nsysoverlap.show.documents import comparison_file
+from nsysoverlap.show.say_comparison import comparison_blocks, headline
 
 from .gatekit import control_trace, split_trace, step_trace
 from .sample_reports import HOSTILE, no_transfers, plain
@@ -182,7 +184,7 @@ def test_a_change_too_small_to_matter_is_neither_better_nor_worse(
     ("b", "caution"),
     [
         (
-            replace(A, devices=(replace(A.devices[0], gpu_name="NVIDIA GB200"),)),
+            replace(A, devices=(replace(A.devices[0], gpu=Gpu(name="NVIDIA GB200")),)),
             "Unlike GPUs: NVIDIA H200 in A, NVIDIA GB200 in B.",
         ),
         (report_of_steps([(90, 100)] * 5), "Unlike number of steps: 4 in A, 5 in B."),
@@ -261,7 +263,7 @@ def full() -> Comparison:
             B,
             operations=tuple(operation(f"copy.{i}", 20_000 + i) for i in range(1, 15)),
             findings=(finding("d2h-tail"),),
-            devices=(replace(B.devices[0], gpu_name="NVIDIA GB200"),),
+            devices=(replace(B.devices[0], gpu=Gpu(name="NVIDIA GB200")),),
         ),
         kernel("gemm", 10, 150_000),
     )
@@ -280,7 +282,7 @@ def test_markdown_renders_as_tables() -> None:
 
 def test_json_holds_what_the_text_leaves_out() -> None:
     values = json.loads(render_comparison(full(), "json"))
-    assert values == comparison_to_dict(full())
+    assert values == plain_data(comparison_file(full()))
     assert values["format"] == "nsysoverlap.comparison"
     assert len(values["operations"]) == 14
     split = {change["metric"]: change for change in values["split"]}

@@ -14,7 +14,7 @@ from nsysoverlap.judge.evaluate import biggest_losses, check, judge
 from nsysoverlap.judge.thresholds import Thresholds, build_thresholds, parse_requirement
 from nsysoverlap.judge.verdicts import Status, Verdict, Verdicts
 from nsysoverlap.result.metrics import METRICS, Scope
-from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
+from nsysoverlap.result.model import Basis, Gpu, HealthEntry, OverlapReport
 from nsysoverlap.show.verdict_formats import render_verdicts
 
 from .sample_reports import events_lost, no_transfers, opaque_nothing, plain
@@ -248,7 +248,7 @@ def test_a_baseline_without_transfers_compares_nothing() -> None:
         replace(STEPS, basis=Basis("trace")),
         replace(STEPS, basis=replace(STEPS.basis, transfer_kernels="off")),
         replace(STEPS, basis=replace(STEPS.basis, window_ns=(0, 5))),
-        replace(STEPS, devices=(replace(STEPS.devices[0], gpu_name="NVIDIA GB200"),)),
+        replace(STEPS, devices=(replace(STEPS.devices[0], gpu=Gpu(name="NVIDIA GB200")),)),
     ],
 )
 def test_what_is_unlike_is_not_compared(then: OverlapReport) -> None:

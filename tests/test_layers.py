@@ -19,8 +19,8 @@ PACKAGE = Path(nsysoverlap.__file__).parent
 
 # Rooms from left to right: what is known of traces, numbers, words, pictures, doors.
 ORDER = (
-    *("_version", "core", "trace", "result", "roles", "steps", "measure", "findings", "health"),
-    *("run", "judge", "draw", "show", "slim", "cli", "__main__", "__init__"),
+    *("_version", "core", "trace", "result", "roles", "steps", "measure", "replay"),
+    *("findings", "health", "run", "judge", "draw", "show", "slim", "cli", "__main__", "__init__"),
 )
 # Methods that hand their object to a module further right; only inside a function.
 EXCEPTIONS = {
@@ -41,6 +41,7 @@ LIBRARIES = {
     "rich": ("show",),
     "pyarrow": ("cli",),
     "click": ("cli",),
+    "msgspec": ("core",),
     "subprocess": ("trace", "core"),
     "importlib": ("__init__", "cli"),
     **dict.fromkeys(("jsonschema", "jax", "dask"), ()),

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from nsysoverlap.cli import main
 from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
-from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.result.model import Gpu, OverlapReport
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_many, find_traces, try_file
 from nsysoverlap.run.pool import run_pool
@@ -545,7 +545,7 @@ def test_the_section_shows_spread_and_names_the_worst() -> None:
 
 def test_another_gpu_is_named_first() -> None:
     report = report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)])
-    slow = replace(report.devices[2], gpu_name="NVIDIA H100")
+    slow = replace(report.devices[2], gpu=Gpu(name="NVIDIA H100"))
     table = the_table(replace(report, devices=(*report.devices[:2], slow)))
     assert "others: it ran on NVIDIA H100, others on NVIDIA H200; D2H" in table.note
 

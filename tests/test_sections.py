@@ -26,6 +26,7 @@ from nsysoverlap.result.model import (
     HealthEntry,
     LinkReport,
     OpaqueBounds,
+    OutsideSteps,
     Overlap,
     OverlapReport,
     StreamReport,
@@ -174,11 +175,11 @@ def test_headline_without_transfers() -> None:
         samples.report(samples.device(), samples.device(1))
     )
     assert headline(OverlapReport((), (), ())) == "No GPU activity was recorded."
-    outside = replace(samples.device(), outside_h2d=Overlap(3), outside_d2h=Overlap(1))
+    outside = replace(samples.device(), outside_steps=OutsideSteps(Overlap(3), Overlap(1)))
     assert headline(samples.report(outside)) == (
         "No host transfers were recorded in the steps, over 1.23 s of GPU activity; 4 lie outside."
     )
-    one = replace(samples.device(), outside_h2d=Overlap(1), outside_d2h=Overlap())
+    one = replace(samples.device(), outside_steps=OutsideSteps(Overlap(1), Overlap()))
     assert headline(samples.report(one)).endswith("; 1 lies outside.")
 
 
@@ -296,7 +297,7 @@ def test_transfers_outside_the_steps_are_told() -> None:
     assert tables(samples.stepped())[title].note.startswith(
         "Outside the steps, not counted: 3 H2D (1.20 GiB, 22.5 ms exposed). Link: "
     )
-    none = replace(samples.stepped_device(), outside_h2d=Overlap())
+    none = replace(samples.stepped_device(), outside_steps=OutsideSteps(Overlap(), Overlap()))
     assert tables(samples.report(none))[title].note.startswith("Link: ")
 
 

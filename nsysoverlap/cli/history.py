@@ -116,10 +116,11 @@ def history(
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
     from ..judge.history_store import parse_labels, read_runs
+    from ..show.documents import HistoryFile
     from ..show.interface import Layout
     from ..show.json import as_json
     from ..show.markdown import blocks_as_markdown
-    from ..show.say_history import history_blocks, runs_to_dict
+    from ..show.say_history import history_blocks
     from ..show.text import blocks_as_text
 
     for target in (output, plot):
@@ -130,7 +131,7 @@ def history(
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
     if fmt == "json":
-        text = as_json(runs_to_dict(runs))
+        text = as_json(HistoryFile(tuple(runs)))
     elif fmt == "markdown":
         text = blocks_as_markdown(history_blocks(runs, db.name))
     else:

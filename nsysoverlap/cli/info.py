@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .._version import __version__
 from .options import single_trace, trace_argument
 from .screen import key_values, render_blocks
 from .terminal import Plain, emit, progress
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from ..result.model import OverlapReport
     from ..show.blocks import Block
     from ..trace.model import Device, Trace
-
-FORMAT = "nsysoverlap.info"
-FORMAT_VERSION = 1
 
 
 @click.command(
@@ -41,6 +36,7 @@ def info(trace: Path, fmt: str) -> None:
     """
     from ..run.analysis import Options, analyze_trace
     from ..run.many import open_trace
+    from ..show.documents import info_file
     from ..show.json import as_json
     from ..trace.load import table_counts
     from ..trace.nsys_export import REPORT_SUFFIXES, export_report
@@ -53,35 +49,9 @@ def info(trace: Path, fmt: str) -> None:
         is_report = path.suffix.lower() in REPORT_SUFFIXES
         counts = table_counts(export_report(path) if is_report else path)
     if fmt == "json":
-        emit(as_json(_as_dict(loaded, report, counts)), None)
+        emit(as_json(info_file(loaded, report, counts)), None)
     else:
         emit(render_blocks(_blocks(loaded, report, counts)), None)
-
-
-def _as_dict(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> dict[str, Any]:
-    extent = trace.extent_ns
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "path": trace.info.file_name,
-        "nsys_version": trace.info.product_version,
-        "schema_version": trace.info.schema_version,
-        "extent_ns": None if extent is None else list(extent),
-        "gpus": [{"id": gpu.id, "name": gpu.name, "uuid": gpu.uuid} for gpu in trace.info.gpus],
-        "devices": [
-            {
-                "device_id": device.device_id,
-                "gpu_id": device.gpu.id,
-                "pids": list(_pids(device)),
-                "proven": device.proven,
-            }
-            for device in trace.devices
-        ],
-        "tables": dict(counts),
-        "capture": dict(trace.info.capture),
-        "health": [asdict(entry) for entry in report.health],
-    }
 
 
 def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> list[Block]:

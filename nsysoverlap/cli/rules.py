@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .._version import __version__
 from .options import FilePath, build_options, config_option, single_trace
 from .screen import key_values, render_blocks
 from .terminal import Plain, emit, progress
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from ..roles.rules import CopyRule, Explanation, Rule, RuleSet, TopName
     from ..run.analysis import Options
     from ..show.blocks import Block
-
-FORMAT = "nsysoverlap.rules"
-FORMAT_VERSION = 1
 
 
 @click.command(
@@ -39,13 +35,14 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
     With a TRACE, show the most expensive kernel names of each category instead. Own rules go
     into a file for --config and come before all others.
     """
+    from ..show.documents import rules_file
     from ..show.json import as_json
 
     options = build_options(config=config)
     explanation = None if explain is None else options.rules.explain(explain)
     names = None if trace is None else _top_names(trace, options)
     if fmt == "json":
-        emit(as_json(_as_dict(options.rules, explanation, names)), None)
+        emit(as_json(rules_file(options.rules, explanation, names)), None)
         return
     blocks: list[Block] = []
     if explanation is not None:
@@ -62,49 +59,6 @@ def _top_names(trace: Path, options: Options) -> list[TopName]:
     path = single_trace(trace)
     with progress(f"Reading {path.name}"):
         return top_names(classify(open_trace(path, options), options.rules))
-
-
-def _as_dict(
-    rules: RuleSet, explanation: Explanation | None, names: list[TopName] | None
-) -> dict[str, Any]:
-    from ..roles.rule_table import COPY_RULES
-
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "kernel_rules": [
-            {
-                "name": rule.name,
-                "category": rule.category,
-                "role": _role(rule),
-                "pattern": rule.pattern,
-                "examples": list(rule.examples),
-                "why": rule.why,
-                "needs_proof": rule.needs_proof,
-            }
-            for rule in rules.rules
-        ],
-        "copy_rules": [
-            {
-                "name": rule.name,
-                "role": _role(rule),
-                "copy_kinds": list(rule.copy_kinds),
-                "why": rule.why,
-            }
-            for rule in COPY_RULES
-        ],
-        "explanation": explanation
-        and {
-            "name": explanation.name,
-            "rule": explanation.rule.name,
-            "role": _role(explanation.rule),
-            "why": explanation.why,
-        },
-        "names": None
-        if names is None
-        else [{**row._asdict(), "role": row.role.name.lower()} for row in names],
-    }
 
 
 def _rule_blocks(rules: RuleSet) -> list[Block]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified
-from . import capture, content
+from . import capture, content, impossible, losses
 from .subject import Case, Check
 
 _SEVERITIES = ("error", "warning", "note")
@@ -22,6 +22,15 @@ CHECKS: tuple[Check, ...] = (
     capture.no_gpu_activity,
     capture.opaque_graphs,
     capture.graphs_without_rows,
+    losses.lost_copies,
+    losses.lost_launches,
+    losses.lost_end,
+    losses.lost_process,
+    impossible.copies_without_time,
+    impossible.duplicate_rows,
+    impossible.overlap_in_streams,
+    impossible.beyond_capture,
+    losses.lost_head,
     content.dropped_rows,
     capture.missing_tables,
     content.unknown_copies,
@@ -29,7 +38,6 @@ CHECKS: tuple[Check, ...] = (
     content.unnamed_kernels,
     content.no_transfers,
     capture.launches_without_rows,
-    capture.copies_without_rows,
     capture.profiler_overhead,
     content.unproven_devices,
     capture.derived,

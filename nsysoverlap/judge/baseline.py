@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from .._version import __version__
 from ..core.errors import ConfigError, NsysOverlapError
 from ..core.formatting import number_of
+from ..core.json_model import Document, plain
 from ..core.output import write_atomically
 from ..result.metrics import METRICS, Metric, Scope
 from ..result.model import DIRECTIONS, OperationReport, OverlapReport
@@ -26,6 +26,14 @@ _HINT = "Write one with `nsysoverlap gate TRACE --write-baseline FILE`."
 
 DEFAULT_MAX_DROP = Fraction(1, 100)
 """Drop of the hidden share that a baseline allows when no limit is given."""
+
+
+@dataclass(frozen=True)
+class BaselineFile(Document):
+    """A report, without streams and examples, that later runs are measured against."""
+
+    json_format: ClassVar = (FORMAT, FORMAT_VERSION)
+    report: OverlapReport
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,7 @@ def write_baseline(path: Path, report: OverlapReport) -> None:
         devices=tuple(replace(device, streams=()) for device in report.devices),
         findings=tuple(replace(finding, evidence=()) for finding in report.findings),
     )
-    values = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "report": small.to_dict(),
-    }
-    write_atomically(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(plain(BaselineFile(small)), indent=1, allow_nan=False) + "\n")
 
 
 def read_baseline(path: Path) -> Baseline:

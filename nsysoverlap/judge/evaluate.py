@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ..core.formatting import number_of
 from ..core.limits import Unit, format_value
+from ..health.blocking import blocks
 from ..result.metrics import METRICS, Metric, Scope
 from ..result.model import DIRECTIONS, HealthEntry, OperationReport, OverlapReport
 from ..result.scopes import Measured, has_steps, measure
@@ -22,8 +23,6 @@ from .verdicts import Loss, Spread, Status, Verdict, Verdicts
 MAX_LOSSES = 3
 MAX_NOTES = 5
 _NOTE_LENGTH = 240
-_UNSEEN = ("unknown-copy-kind", "graph-launches-without-rows")
-_LEFT_OUT = ("rows-without-timestamp", "rows-ending-early", "rows-unreadable")
 
 
 class Reference(Protocol):
@@ -93,7 +92,7 @@ def judge(
 
 
 def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ...]:
-    errors = [e for e in report.health if e.severity == "error" or _may_hide_transfers(e)]
+    errors = [entry for entry in report.health if blocks(entry)]
     several = len(report.traces) > 1
     reasons = [
         (f"{e.trace}: " if several and e.trace else "")
@@ -105,17 +104,11 @@ def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ..
     return (*unreadable, *reasons)
 
 
-def _may_hide_transfers(entry: HealthEntry) -> bool:
-    """Whether copies are missing: those left could look better than all of them would."""
-    left_out = entry.code in _LEFT_OUT and "MEMCPY" in entry.message
-    return left_out or entry.code in _UNSEEN
-
-
 def _notes(report: OverlapReport) -> tuple[str, ...]:
     """Warnings that stop no gate, a line for each kind: what is measured may be off by them."""
     kinds: dict[str, list[HealthEntry]] = {}
     for entry in report.health:
-        if entry.severity == "warning" and not _may_hide_transfers(entry):
+        if entry.severity == "warning" and not blocks(entry):
             kinds.setdefault(entry.code, []).append(entry)
     lines = [_note(entries, len(report.traces) > 1) for entries in kinds.values()]
     if len(lines) > MAX_NOTES:

@@ -18,8 +18,8 @@ import numpy as np
 from ..core.arrays import BoolArray, CodeArray, Int64Array
 from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
-from ..steps.host_waits import HostWaits
 from ..steps.launches import Launches
+from ..steps.stalls import Stalls
 from ..trace.host import ALL_STREAMS, NEVER
 from ..trace.model import Trace
 from .lanes import Lanes, Transfers
@@ -154,7 +154,7 @@ def _host_waited(
     mine = np.flatnonzero(call[transfer] >= 0)
     owner = pids[rows.stream[transfer[mine]]]
     for process in np.unique(owner).tolist():
-        waits, own = launches.host_waits.of_process(process), mine[owner == process]
+        waits, own = launches.stalls.of_process(process), mine[owner == process]
         for thread in np.unique(waits.thread).tolist():
             of = waits.select(waits.thread == thread)
             held = _find(of.call, call[transfer[own]])
@@ -176,7 +176,7 @@ def _find(calls: Int64Array, wanted: Int64Array) -> Int64Array:
 
 
 def _covers(
-    trace: Trace, waits: HostWaits, at: Int64Array, stream: CodeArray, call: Int64Array
+    trace: Trace, waits: Stalls, at: Int64Array, stream: CodeArray, call: Int64Array
 ) -> BoolArray:
     """Whether waits are for what calls launched on streams, directly or through an event."""
     sent, before, target = trace.host.calls.start_ns[call], waits.before_ns[at], waits.stream[at]

@@ -6,8 +6,10 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar
+
+from ..core.json_model import Count, GbPerS, Later, Limits, Share, Unseen, plain
 
 
 def share(part: int, whole: int) -> float | None:
@@ -42,21 +44,22 @@ class Overlap:
     where it can tell of none.
     """
 
-    n: int = 0
-    n_by_kernel: int = 0
-    bytes: int = 0
-    bytes_estimated: int = 0
-    busy_ns: int = 0
-    wall_ns: int = 0
-    hidden_by_compute_ns: int = 0
-    hidden_by_comm_ns: int = 0
-    exposed_ns: int = 0
-    exposed_under_other_ns: int = 0
-    blocking_ns: int | None = None
-    host_blocking_ns: int | None = None
-    unawaited_ns: int | None = None
-    copy_ns: int = 0
+    n: Count = 0
+    n_by_kernel: Count = 0
+    bytes: Count = 0
+    bytes_estimated: Count = 0
+    busy_ns: Count = 0
+    wall_ns: Count = 0
+    hidden_by_compute_ns: Count = 0
+    hidden_by_comm_ns: Count = 0
+    exposed_ns: Count = 0
+    exposed_under_other_ns: Count = 0
+    blocking_ns: Count | None = None
+    host_blocking_ns: Later[Count | None] = None
+    unawaited_ns: Later[Count | None] = None
+    copy_ns: Unseen[int] = 0
     """Unclipped duration of the copies that moved `bytes`: the denominator of `gb_per_s`."""
+    json_last: ClassVar = ("hidden_share", "covered_share", "unresolved_ns", "gb_per_s")
 
     def __post_init__(self) -> None:
         parts = self.hidden_by_compute_ns + self.hidden_by_comm_ns + self.exposed_ns
@@ -71,42 +74,36 @@ class Overlap:
         return Overlap(**summed)
 
     @property
-    def hidden_share(self) -> float | None:
+    def hidden_share(self) -> Share | None:
         """Share of the wall time behind compute; the headline."""
         return share(self.hidden_by_compute_ns, self.wall_ns)
 
     @property
-    def covered_share(self) -> float | None:
+    def covered_share(self) -> Share | None:
         """Share of the wall time behind compute or communication."""
         return share(self.hidden_by_compute_ns + self.hidden_by_comm_ns, self.wall_ns)
 
     @property
-    def unresolved_ns(self) -> int:
+    def unresolved_ns(self) -> Later[Count]:
         """Exposed time of which the trace cannot tell whether anything waited for it."""
         known = (self.blocking_ns, self.host_blocking_ns, self.unawaited_ns)
         return self.exposed_ns - sum(ns for ns in known if ns is not None)
 
     @property
-    def gb_per_s(self) -> float | None:
+    def gb_per_s(self) -> GbPerS | None:
         """Bytes per nanosecond (GB/s, 10^9) over whole copies; transfer kernels left out."""
         return self.bytes / self.copy_ns if self.bytes and self.copy_ns else None
 
     def to_dict(self) -> dict[str, Any]:
         """The OVERLAP object of the JSON report."""
-        return {
-            **{name: value for name, value in self.__dict__.items() if name != "copy_ns"},
-            "hidden_share": self.hidden_share,
-            "covered_share": self.covered_share,
-            "unresolved_ns": self.unresolved_ns,
-            "gb_per_s": self.gb_per_s,
-        }
+        return dict(plain(self))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Overlap:
-        """Read back `to_dict`; `copy_ns` is recovered from the rate."""
-        own = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        rate = values.get("gb_per_s")
-        return cls(**own, copy_ns=round(values["bytes"] / rate) if rate else 0)
+    def restored(cls, known: Mapping[str, Any]) -> Overlap:
+        """From `to_dict`; shares are computed anew, `copy_ns` is recovered from the rate."""
+        own = {name: value for name, value in known.items() if name not in cls.json_last}
+        rate = known["gb_per_s"]
+        return cls(**own, copy_ns=round(known["bytes"] / rate) if rate else 0)
 
 
 def _add(one: int | None, two: int | None) -> int | None:
@@ -117,12 +114,12 @@ def _add(one: int | None, two: int | None) -> int | None:
 class TimeBudget:
     """A partition of a window: each instant goes to the first role that applies, in this order."""
 
-    compute_ns: int = 0
-    comm_ns: int = 0
-    transfer_ns: int = 0
-    other_ns: int = 0
-    opaque_ns: int = 0
-    idle_ns: int = 0
+    compute_ns: Count = 0
+    comm_ns: Count = 0
+    transfer_ns: Count = 0
+    other_ns: Count = 0
+    opaque_ns: Count = 0
+    idle_ns: Count = 0
 
     @property
     def total_ns(self) -> int:
@@ -142,11 +139,12 @@ class Relief:
     direction only.
     """
 
-    relief_bytes: int = 0
-    offloaded_bytes: int = 0
-    excluded_bytes: int = 0
+    relief_bytes: Count = 0
+    offloaded_bytes: Count = 0
+    excluded_bytes: Count = 0
+    json_last: ClassVar = ("relief_share",)
 
     @property
-    def relief_share(self) -> float | None:
+    def relief_share(self) -> Annotated[float, Limits(ge=0)] | None:
         """How much of what was offloaded was ever away at once; None where nothing was."""
         return share(self.relief_bytes, self.offloaded_bytes)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..core.errors import UsageError
 from ..judge.comparison import Comparison
+from .documents import comparison_file
 from .interface import Layout
 from .json import as_json
 from .markdown import blocks_as_markdown
-from .say_comparison import comparison_blocks, comparison_to_dict
+from .say_comparison import comparison_blocks
 from .text import blocks_as_text
 
 COMPARISON_FORMATS = ("text", "markdown", "json")
@@ -19,7 +20,7 @@ def render_comparison(result: Comparison, fmt: str, *, width: int = 80, color: b
     Raises `UsageError` for another format.
     """
     if fmt == "json":
-        return as_json(comparison_to_dict(result))
+        return as_json(comparison_file(result))
     if fmt == "markdown":
         return blocks_as_markdown(comparison_blocks(result))
     if fmt == "text":

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
 
-from .._version import __version__
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.comparison import Change, Comparison
@@ -14,8 +11,6 @@ from ..result.metrics import METRICS
 from ..result.model import Finding
 from .blocks import Block, Paragraph, Table, cleaned
 
-FORMAT = "nsysoverlap.comparison"
-FORMAT_VERSION = 1
 MAX_ROWS = 10
 _EQUAL = Fraction(1, 100)
 _EQUAL_SHARES = Fraction(1, 1000)
@@ -154,38 +149,3 @@ def _findings(title: str, findings: tuple[Finding, ...]) -> list[Block]:
         return []
     rows = tuple((f.code, f.title, format_ns(f.cost_ns) if f.cost_ns else NONE) for f in findings)
     return [Table(title, ("code", "what", "cost"), rows, n_words=2)]
-
-
-def comparison_to_dict(result: Comparison) -> dict[str, Any]:
-    """Plain data: shares as floats 0..1, times in ns, sizes in bytes, rates in GB/s."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "a": result.a,
-        "b": result.b,
-        "headline": headline(result),
-        "cautions": list(result.cautions),
-        "per_step": result.per_step,
-        "split": [_change_to_dict(change) for change in result.split],
-        "budget": [_change_to_dict(change) for change in result.budget],
-        "operations": [asdict(change) for change in result.operations],
-        "kernels": [asdict(change) for change in result.kernels],
-        "n_unlike_kernels": result.n_unlike_kernels,
-        "new_findings": [_finding_to_dict(finding) for finding in result.new_findings],
-        "gone_findings": [_finding_to_dict(finding) for finding in result.gone_findings],
-    }
-
-
-def _change_to_dict(change: Change) -> dict[str, Any]:
-    return {"metric": change.name, "a": _number(change.a), "b": _number(change.b)}
-
-
-def _number(value: Fraction | None) -> int | float | None:
-    if value is None:
-        return None
-    return int(value) if value.denominator == 1 else float(value)
-
-
-def _finding_to_dict(finding: Finding) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in ("code", "severity", "title", "cost_ns")}

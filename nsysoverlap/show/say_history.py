@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
-from .._version import __version__
 from ..core.formatting import NONE, format_ns, number_of
 from ..judge.history_store import Run
 from ..judge.history_trend import MIN_RUNS
 from ..result.model import format_share
 from .blocks import Block, Paragraph, Table, cleaned
-
-FORMAT = "nsysoverlap.history"
-FORMAT_VERSION = 1
 
 
 def history_blocks(runs: Sequence[Run], name: str) -> list[Block]:
@@ -80,13 +74,3 @@ def _table(runs: Sequence[Run]) -> Table:
 
 def _time(ns: float | int | None) -> str:
     return NONE if ns is None else format_ns(round(ns))
-
-
-def runs_to_dict(runs: Sequence[Run]) -> dict[str, Any]:
-    """Plain data: shares as floats 0..1, times in ns."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "runs": [asdict(run) for run in runs],
-    }

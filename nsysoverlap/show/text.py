@@ -150,7 +150,8 @@ def _rooms(table: Table, width: int) -> list[int]:
     left = width - others - _GAP * (len(table.columns) - 1)
     while sum(rooms) > left and max(rooms) > _LEAST_WORDS:
         rooms[rooms.index(max(rooms))] -= 1
-    return rooms
+    # A column of characters without width needs room all the same, or it is never printed.
+    return [max(1, room) for room in rooms]
 
 
 def _broken(text: str, room: int) -> str:
@@ -167,6 +168,7 @@ def _broken(text: str, room: int) -> str:
 
 def _break(text: str, room: int) -> int:
     """Where to end a line: between words, else between parts of a path, else after a mark."""
+    room = max(1, room)
     for marks in (" ", "/", "_,;:.-=)>"):
         at = max(text.rfind(mark, 0, room) for mark in marks) + 1
         # Further to the left the line is mostly empty, which only a whole word is worth.

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
 from ..trace.host import HostSide, Ranges
 from ..trace.model import Activities, Trace
-from .host_waits import HostWaits, host_waits
+from .stalls import Stalls, stalls_of
 
 _SPARSE = 16
 _ROWS_AT_ONCE = 1 << 20
@@ -40,9 +40,9 @@ class Launches:
         return found
 
     @cached_property
-    def host_waits(self) -> HostWaits:
+    def stalls(self) -> Stalls:
         """When host threads waited for the GPU."""
-        return host_waits(self._trace, self.of)
+        return stalls_of(self._trace, self.of)
 
     @cached_property
     def _stream_pid(self) -> Int64Array:

@@ -22,6 +22,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.threads import usable_threads
 from .database import connect
+from .guard import Guarded
 from .pages import Layout, PageFile, UnusualError, find_layout, read_pages
 from .schema import UNREADABLE, FoundTable
 
@@ -153,7 +154,7 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
         self._path = path
         self._threads = threads
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[Guarded] = []
         if own is not None:
             self._local.connection = own
 
@@ -168,8 +169,9 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
         """This thread's connection; opened when first asked for, since pages need none."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = connect(self._path)
-            self._connections.append(connection)
+            opened = self._local.connection = connect(self._path)
+            self._connections.append(opened)
+            connection = opened
         return connection
 
     def map(
@@ -183,12 +185,18 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
         with ThreadPoolExecutor(self._threads) as executor:
             # Not all at once: results must not pile up before they are taken.
             waiting: deque[Future[list[T]]] = deque()
-            for span in ranges:
-                waiting.append(executor.submit(work, span))
-                if len(waiting) > _AHEAD * self._threads:
+            try:
+                for span in ranges:
+                    waiting.append(executor.submit(work, span))
+                    if len(waiting) > _AHEAD * self._threads:
+                        yield from waiting.popleft().result()
+                while waiting:
                     yield from waiting.popleft().result()
-            while waiting:
-                yield from waiting.popleft().result()
+            except BaseException:
+                # The pool waits for its threads: nothing that they still read is wanted.
+                for connection in self._connections:
+                    connection.stop()
+                raise
 
 
 def _rowid_range(connection: sqlite3.Connection, table: FoundTable) -> tuple[int, int] | None:

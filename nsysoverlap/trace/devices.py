@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from . import schema
+from .guard import few_rows
 from .model import VM_MASK, Device, Gpu, pid_of
 from .schema import Schema, TableSpec
 from .values import integer, text
@@ -70,7 +71,7 @@ def _rows(
         return []
     names = [column.name for column in spec.columns]
     columns = ", ".join(table.sql(name) or "NULL" for name in names)
-    rows = connection.execute(f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
+    rows = few_rows(connection, f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 

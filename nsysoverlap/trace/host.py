@@ -25,10 +25,10 @@ def _none32() -> Int32Array:
 
 @dataclass(frozen=True)
 class Calls:
-    """CUDA API calls that launch, copy, record, wait or synchronise; columns of shape (n,).
+    """CUDA API calls that launch, copy, record or wait, sorted by start; columns of shape (n,).
 
-    They are sorted by start. `thread` indexes `HostSide.threads`, `name` indexes
-    `HostSide.api_names`. Correlation ids are unique within a process only.
+    `thread` indexes `HostSide.threads`, `name` indexes `HostSide.api_names`. Correlation ids are
+    unique within a process only.
     """
 
     start_ns: Int64Array = field(default_factory=_none64)
@@ -142,12 +142,12 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
-class Syncs:
-    """Calls that hold their thread until GPU work is done; columns of shape (n,).
+class HostWaits:
+    """Synchronising calls and what they wait for; columns of shape (n,).
 
-    Call `call` returns when all that was launched on `stream` before host time `before_ns` is
-    done. `stream` indexes `Trace.streams`, `ALL_STREAMS` for those of the process; so it is too
-    where the trace does not tell which stream.
+    The call `call` (an index of `HostSide.calls`) returns once all work launched on `stream`
+    before host time `before_ns` is done. `ALL_STREAMS` is every stream of the process;
+    so it is where the export does not say which.
     """
 
     call: Int64Array = field(default_factory=_none64)
@@ -163,7 +163,8 @@ class HostSide:
     """Host threads, API calls, NVTX ranges and stream waits of a trace.
 
     `threads` are globalTids. `has_calls` and `has_ranges` are false where the export lacks the
-    table; `waits` is None where its schema cannot join waits to records.
+    table; `waits` is None where its schema cannot join waits to records. `host_waits` are the
+    calls by which the host waits for the GPU.
     """
 
     threads: tuple[int, ...] = ()
@@ -172,7 +173,7 @@ class HostSide:
     calls: Calls = field(default_factory=Calls)
     ranges: Ranges = field(default_factory=Ranges)
     waits: Waits | None = None
-    syncs: Syncs = field(default_factory=Syncs)
+    host_waits: HostWaits = field(default_factory=HostWaits)
     has_calls: bool = False
     has_ranges: bool = False
 

@@ -162,6 +162,27 @@ class TraceInfo:
 
 
 @dataclass(frozen=True)
+class ProcessLaunches:
+    """Kernel launches and async copies of one process, and those of them without a GPU row.
+
+    Calls that were captured into a graph are left out. `n_copies` and `n_kernels` lie between the
+    first GPU row of the process and its last call that has one; `head` are calls before that
+    time, `tail` those after it. Copies of less than 1 us, which had nothing to copy, are not
+    missed.
+    """
+
+    pid: int
+    n: int
+    n_copies: int = 0
+    n_kernels: int = 0
+    copies_missing: int = 0
+    kernels_missing: int = 0
+    head_missing: int = 0
+    tail_missing: int = 0
+    has_rows: bool = True
+
+
+@dataclass(frozen=True)
 class LaunchFacts:
     """How API launches relate to GPU rows, counted over distinct (process, correlation id).
 
@@ -174,6 +195,7 @@ class LaunchFacts:
     n_graph_launches: int | None = None
     n_graph_launches_without_row: int | None = None
     n_thunk_ranges: int | None = None
+    processes: tuple[ProcessLaunches, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,10 +219,13 @@ class TraceFacts:
 
     dropped: tuple[Dropped, ...] = ()
     diagnostics: tuple[tuple[int, str], ...] = ()
-    """(severity, text) of DIAGNOSTIC_EVENT rows of severity 2 and above, text as written."""
+    """(severity, text) of DIAGNOSTIC_EVENT rows of severity 2 and above, and of all others that
+    speak of lost events; text as written."""
     overhead_start_ns: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     overhead_end_ns: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     launches: LaunchFacts = field(default_factory=LaunchFacts)
+    capture_ns: tuple[int, int] | None = None
+    """Start and end of the collection in the trace's time; None where the export does not tell."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -198,11 +198,12 @@ def _rows(
     # A longer row continues on other pages.
     if (n_bytes > file.usable - 35).any() or (within > file.usable).any():
         raise UnusualError
-    value = record + buffer[record]
+    length, types = _varint(buffer, record)
+    value = record + length
     # What is the same for all rows is added up apart: one number instead of one a row.
     beyond = 0
     result = {"row": rowid}
-    for place, (kind, size) in enumerate(_types(buffer, record, layout.n_columns)):
+    for place, (kind, size) in enumerate(_types(buffer, types, value, layout.n_columns)):
         name = layout.names.get(place)
         if name is None:
             pass
@@ -223,27 +224,26 @@ def _rows(
 
 
 def _types(
-    buffer: UInt8Array, record: Int64Array, n_columns: int
+    buffer: UInt8Array, at: Int64Array, end: Int64Array, n_columns: int
 ) -> Iterator[tuple[UInt8Array, Int64Array]]:
     """For each column the serial types, `_TEXT` for all longer ones, and the sizes in bytes.
 
-    One of each where all rows agree, which most columns do.
+    The types of a row lie from `at` to `end`. One of each where all rows agree, which most
+    columns do.
     """
-    length = buffer[record]
-    if (length == n_columns + 1).all():
+    if (end - at == n_columns).all():
         # Each type is one byte, as long as texts are short.
-        rows = _windows(buffer, f"V{n_columns}")[record + 1].view(np.uint8)
+        rows = _windows(buffer, f"V{n_columns}")[at].view(np.uint8)
         for column in np.ascontiguousarray(rows.reshape(-1, n_columns).T):
             kind = column[:1] if (column == column[0]).all() else column
             yield kind, _SIZES[kind]
         return
-    at = record + 1
     for _ in range(n_columns):
         serial, at = _varint(buffer, at)
         kind = np.minimum(serial, _TEXT).astype(np.uint8)
         yield kind, np.where(serial >= _TEXT, serial // 2 - 6, _SIZES[kind])
-    # Rows written before a column was added lack it; a long header has a length of two bytes.
-    if (length >= 0x80).any() or (at != record + length).any():
+    # Rows written before a column was added lack it.
+    if (at != end).any():
         raise UnusualError
 
 

@@ -112,6 +112,7 @@ CUDA_EVENT = TableSpec("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _EVENT_COLUMNS)
 DIAGNOSTIC = TableSpec(
     "DIAGNOSTIC_EVENT", (_column("severity", required=True), _column("text", required=True))
 )
+ANALYSIS = TableSpec("ANALYSIS_DETAILS", (_column("duration", default=UNREADABLE),))
 STRINGS = TableSpec("StringIds", (_column("id", required=True), _column("value", required=True)))
 GPU = TableSpec(
     "TARGET_INFO_GPU",
@@ -143,7 +144,7 @@ _KNOWN = frozenset(
     spec.name.lower()
     for spec in (
         *(*COUNTED_TABLES, SYNCHRONIZATION, CUDA_EVENT, STRINGS),
-        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE),
+        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE, ANALYSIS),
     )
 )
 _VERSION = re.compile(r"_V\d+$", re.IGNORECASE)
@@ -152,17 +153,18 @@ KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
 STREAM_WAIT_API = re.compile(r"^cu(da)?StreamWaitEvent")
 EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
-SYNC_API = re.compile(
-    r"^cu(da)?(Device|Thread|Ctx|Stream|Event)Synchronize|^cu(da|Mem)Free(?!Async)"
-)
-"""Calls that hold their thread until GPU work is done; to free memory is one."""
-WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNC_API.pattern}")
+BEGIN_CAPTURE_API = re.compile(r"^cu(da)?StreamBeginCapture")
+END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
+SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
+WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNCHRONIZE_API.pattern}")
+FREE_API = re.compile(r"^cu(da|Mem)Free(?!Async)")
+"""Freeing memory waits for the device too."""
 BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
 INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)|"
-    + SYNC_API.pattern
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch|Free)|StreamWaitEvent|EventRecord|Free"
+    r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
 )
-"""Calls that put work on a stream, order streams, or wait for them."""
+"""Calls that put work on a stream, record it for later, order streams, or wait for the GPU."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 

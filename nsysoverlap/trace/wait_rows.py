@@ -12,7 +12,7 @@ from ..core.arrays import BoolArray, Int32Array, Int64Array
 from . import schema
 from .bulk import Block
 from .codes import TupleCodes
-from .host import ALL_STREAMS, HostSide, Syncs, Waits
+from .host import ALL_STREAMS, HostSide, HostWaits, Waits
 from .model import Stream
 from .schema import TableSpec
 from .source import Source
@@ -26,7 +26,7 @@ _NOTHING = -2
 
 def read_waits(
     source: Source, host: HostSide, streams: Sequence[Stream]
-) -> tuple[Waits | None, Syncs]:
+) -> tuple[Waits | None, HostWaits]:
     """Stream waits joined to event records, and what each synchronisation waits for.
 
     Joined by eventSyncId, before schema 3.17 by eventId and the latest record before the wait.
@@ -38,13 +38,13 @@ def read_waits(
     rows = _Rows.read(source, schema.SYNCHRONIZATION, host, streams, schema.WAITING_API)
     records = _Rows.read(source, schema.CUDA_EVENT, host, streams, schema.EVENT_RECORD_API)
     record = rows.record(records)
-    syncs = _syncs(host, rows, records, record)
+    host_waits = _host_waits(host, rows, records, record)
     if not joined:
-        return None, syncs
+        return None, host_waits
     if tables[0] is None:
         # Nothing waited, or it was not recorded: the calls tell.
         asked = any(schema.STREAM_WAIT_API.match(name) for name in host.api_names)
-        return None if asked else Waits(), syncs
+        return None if asked else Waits(), host_waits
     named = (rows.block["event_sync_id"] != -1) | (rows.block["event_id"] != -1)
     waits = named & rows.matches(host, schema.STREAM_WAIT_API)
     resolved = waits & (record >= 0)
@@ -59,11 +59,11 @@ def read_waits(
             record_stream=record_stream[known],
             n_unresolved=int((waits & ~resolved).sum()),
         ),
-        syncs,
+        host_waits,
     )
 
 
-def _syncs(host: HostSide, rows: _Rows, records: _Rows, record: Int64Array) -> Syncs:
+def _host_waits(host: HostSide, rows: _Rows, records: _Rows, record: Int64Array) -> HostWaits:
     """What each call that synchronises waits for."""
     calls, names = host.calls, host.api_names
 
@@ -71,7 +71,7 @@ def _syncs(host: HostSide, rows: _Rows, records: _Rows, record: Int64Array) -> S
         wanted = np.array([bool(api.match(name)) for name in names], np.bool_)
         return np.flatnonzero(wanted[calls.name]) if wanted.any() else np.empty(0, np.int64)
 
-    call = called(schema.SYNC_API)
+    call = called(schema.SYNCHRONIZE_API)
     stream = np.full(len(calls), ALL_STREAMS, np.int32)
     before = calls.start_ns.copy()
     for_stream = rows.matches(host, _STREAM_SYNC)
@@ -80,7 +80,7 @@ def _syncs(host: HostSide, rows: _Rows, records: _Rows, record: Int64Array) -> S
     stream[rows.call[for_event]] = records.stream[record[for_event]]
     before[rows.call[for_event]] = records.called_ns[record[for_event]]
     call = call[stream[call] != _NOTHING]
-    return Syncs(call, stream[call], before[call])
+    return HostWaits(call, stream[call], before[call])
 
 
 @dataclass(frozen=True)

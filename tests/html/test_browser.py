@@ -450,7 +450,8 @@ def test_slivers_look_no_more_exposed_than_they_are(
 def test_long_names_of_devices_fit_beside_their_bars(watched: Watched) -> None:
     report = analyze(h200("micro_hidden"))
     (device,) = report.devices
-    named = replace(report, devices=(replace(device, gpu_name="Quadro GP100 with Max-Q Design"),))
+    quadro = replace(device.gpu, name="Quadro GP100 with Max-Q Design")
+    named = replace(report, devices=(replace(device, gpu=quadro),))
     page = watched.open(render(named, "html"))
     labels = page.locator("svg text.label").filter(has_text="…").all()
     assert labels

@@ -23,7 +23,7 @@ CallOf = Callable[[Activities], Int64Array]
 
 
 @dataclass(frozen=True)
-class HostWaits:
+class Stalls:
     """Stretches for which a host thread waited for GPU work, by process, then end; shape (n,).
 
     From `start_ns` to `end_ns` the thread stood still until all that was launched on `stream`
@@ -47,17 +47,17 @@ class HostWaits:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def select(self, index: BoolArray | Int64Array) -> HostWaits:
+    def select(self, index: BoolArray | Int64Array) -> Stalls:
         """The waits that a mask or an index picks."""
-        return HostWaits(*(getattr(self, field.name)[index] for field in fields(self)))
+        return Stalls(*(getattr(self, field.name)[index] for field in fields(self)))
 
-    def of_process(self, global_pid: int) -> HostWaits:
+    def of_process(self, global_pid: int) -> Stalls:
         """The waits of one process."""
         low, high = np.searchsorted(self.global_pid, (global_pid, global_pid + 1))
         return self.select(np.arange(low, high))
 
 
-def host_waits(trace: Trace, call_of: CallOf) -> HostWaits:
+def stalls_of(trace: Trace, call_of: CallOf) -> Stalls:
     """All host waits of a trace: calls that synchronise, copies that block, and pauses.
 
     A pause is a stretch of more than `PAUSE_NS` without a call of the process that ends at most
@@ -65,13 +65,13 @@ def host_waits(trace: Trace, call_of: CallOf) -> HostWaits:
     traces, and nothing in three traces that do not wait).
     """
     parts = [_of_calls(trace, call_of), *_pauses(trace, call_of)]
-    whole = HostWaits(
-        *(np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(HostWaits))
+    whole = Stalls(
+        *(np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Stalls))
     )
     return whole.select(np.lexsort((whole.start_ns, whole.end_ns, whole.global_pid)))
 
 
-def _of_calls(trace: Trace, call_of: CallOf) -> HostWaits:
+def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
     """Waits inside a call: synchronisations, and copies that return when they are done."""
     host, copies = trace.host, trace.copies
     blocking = np.array([bool(schema.BLOCKING_COPY_API.match(n)) for n in host.api_names], bool)
@@ -83,11 +83,11 @@ def _of_calls(trace: Trace, call_of: CallOf) -> HostWaits:
     if len(blocking):
         holds |= blocking[host.calls.name[call]]
     copy_call, copy_row = call[holds], known[holds]
-    syncs = host.syncs
+    syncs = host.host_waits
     calls = np.concatenate((syncs.call, copy_call))
     is_copy = np.arange(len(calls)) >= len(syncs)
     # A copy waits for itself and for what stood before it on its stream.
-    return HostWaits(
+    return Stalls(
         start_ns=host.calls.start_ns[calls],
         end_ns=host.calls.end_ns[calls],
         global_pid=host.thread_pid[host.calls.thread[calls]],
@@ -100,14 +100,14 @@ def _of_calls(trace: Trace, call_of: CallOf) -> HostWaits:
     )
 
 
-def _pauses(trace: Trace, call_of: CallOf) -> list[HostWaits]:
+def _pauses(trace: Trace, call_of: CallOf) -> list[Stalls]:
     """Pauses of each process that makes calls."""
     sent, done, pid = _sent_and_done(trace, call_of)
     processes = np.unique(trace.host.thread_pid).tolist()
     return [_pauses_of(trace.host, p, sent[pid == p], done[pid == p]) for p in processes]
 
 
-def _pauses_of(host: HostSide, process: int, sent: Int64Array, done: Int64Array) -> HostWaits:
+def _pauses_of(host: HostSide, process: int, sent: Int64Array, done: Int64Array) -> Stalls:
     """Pauses of one process; `sent` rises, `done` is when all that was sent until then was."""
     calls = host.calls
     mine = np.flatnonzero((host.thread_pid == process)[calls.thread])
@@ -121,7 +121,7 @@ def _pauses_of(host: HostSide, process: int, sent: Int64Array, done: Int64Array)
     waited[waited] = ended[waited] - last[waited] <= RESUMED_NS
     at, began, ended = at[waited], began[waited], ended[waited]
     none, everywhere = np.full(len(at), -1, np.int64), np.full(len(at), ALL_STREAMS, np.int64)
-    return HostWaits(
+    return Stalls(
         start_ns=began,
         end_ns=ended,
         global_pid=np.full(len(at), process, np.int64),
