@@ -95,7 +95,67 @@ def validation_page() -> str:
     kept = {path.stem: read_kept(path) for path in sorted((HERE / "validation").glob("*.json"))}
     tables = {name: result_table(group) for name, group in kept.items()}
     tables["evidence"] = evidence_table(list(kept.values()))
-    text = (HERE / "validation.md").read_text(encoding="utf-8")
+    return _filled("validation.md", tables)
+
+
+def gate_page() -> str:
+    """The page as it is, with its tables of metrics, scopes and codes that stop it made anew."""
+    from nsysoverlap.health.blocking import BLOCKING
+    from nsysoverlap.result.metrics import METRICS, SCOPES, Scope
+
+    # One row for all directions and one for all parts of a budget, where they mean the same.
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, metric in METRICS.items():
+        first, _, quantity = name.rpartition(".")
+        shown = f"DIRECTION.{quantity}" if first and first != "budget" else name
+        names = rows.setdefault((_GATE_UNITS[metric.unit], metric.meaning), [])
+        names += [] if shown in names else [shown]
+    metrics = [
+        (", ".join(f"`{name}`" for name in names), unit, meaning)
+        for (unit, meaning), names in rows.items()
+    ]
+    usual = {Scope.TOTAL: " (the usual one)"}
+    scopes = [(f"`{scope}`{usual.get(scope, '')}", text) for scope, text in SCOPES.items()]
+    tables = {
+        "metrics": _table(("metric", "unit", "what"), metrics),
+        "scopes": _table(("scope", "over"), scopes),
+        "blocking": _table(("code", "when"), [(f"`{c}`", _cell(w)) for c, w in BLOCKING.items()]),
+    }
+    return _filled("gate.md", tables)
+
+
+_GATE_UNITS = {"share": "share", "ms": "time", "bytes": "size", "count": "number", "GB/s": "rate"}
+
+
+def dataframes_page() -> str:
+    """The page as it is, with the tables of reports made anew."""
+    from nsysoverlap.result.columns import Place, at
+    from nsysoverlap.result.frames import dtype_name
+    from nsysoverlap.result.quantities import OVERLAP
+    from nsysoverlap.result.tables import FRAMES
+
+    directed = {f"{d}_{c.name}" for d in ("h2d", "d2h", "both") for c in OVERLAP}
+    sections = []
+    for name, frame in FRAMES.items():
+        rows = [
+            (c.name, dtype_name(c.unit), _cell(c.meaning))
+            for c in at(frame.columns, Place.FRAME)
+            if c.name not in directed
+        ]
+        table = _table(("column", "dtype", "what"), rows)
+        sections.append(f"## {name}\n\n{frame.meaning}\n\n{table}")
+    return _filled("dataframes.md", {"report": "\n".join(sections)})
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{body.replace('| --- ', '|---').replace('--- |', '---|')}\n"
+
+
+def _filled(page: str, tables: dict[str, str]) -> str:
+    """A page with what stands between its marks made anew."""
+    text = (HERE / page).read_text(encoding="utf-8")
     for name, table in tables.items():
         block = f"<!-- table: {name} -->\n{table}<!-- end -->"
         text, n = re.subn(
@@ -105,7 +165,7 @@ def validation_page() -> str:
             flags=re.S,
         )
         if n != 1:
-            raise ValueError(f"docs/validation.md: {n} places for table {name}, wanted one")
+            raise ValueError(f"docs/{page}: {n} places for table {name}, wanted one")
     return text
 
 
@@ -159,32 +219,14 @@ def schemas() -> dict[Path, str]:
     return {folder / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
 
 
-def gate_page() -> str:
-    """The page as it is, with the table of codes that stop a gate made anew."""
-    from nsysoverlap.health.blocking import BLOCKING
-
-    rows = "".join(f"| `{code}` | {_cell(when)} |\n" for code, when in BLOCKING.items())
-    return _with_table("gate.md", "blocking", f"| code | when |\n|---|---|\n{rows}")
-
-
-def _with_table(page: str, name: str, table: str) -> str:
-    """A page of which one table is generated, with that table."""
-    text = (HERE / page).read_text(encoding="utf-8")
-    block = f"<!-- table: {name} -->\n{table}<!-- end -->"
-    pattern = rf"<!-- table: {name} -->.*?<!-- end -->"
-    text, n = re.subn(pattern, lambda _: block, text, flags=re.S)
-    if n != 1:
-        raise ValueError(f"docs/{page}: {n} places for table {name}, wanted one")
-    return text
-
-
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
     "findings.md": findings_page,
     "json.md": json_page,
-    "gate.md": gate_page,
     "validation.md": validation_page,
+    "gate.md": gate_page,
+    "dataframes.md": dataframes_page,
 }
 
 

@@ -123,7 +123,7 @@ def test_kernels_are_compared_where_they_ran_equally_often_a_step() -> None:
     assert [(k.name, k.cost_ns) for k in result.kernels] == [("gemm", 5 * 50)]
     assert result.n_unlike_kernels == 1
     shown = render_comparison(result, "markdown")
-    assert "cost a step" in shown
+    assert "cost, mean step" in shown
     assert "1 kernel name is not compared: launched more often on one side" in shown
 
 

@@ -174,7 +174,7 @@ def test_a_metric_with_and_without_scope() -> None:
         ("d2h.hidden@worst-steps", "Did you mean 'worst-step'?"),
         ("zzzzzz", "docs/gate.md"),
         ("h2d.hidden@", "worst-device"),
-        ("step_ms@total", "Use step-median or worst-step."),
+        ("step_ms@total", "Use step-median, step-mean or worst-step."),
     ],
 )
 def test_an_unknown_name_gets_the_nearest(text: str, hint: str) -> None:

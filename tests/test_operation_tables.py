@@ -25,7 +25,7 @@ def only(*operations: OperationReport) -> OverlapReport:
 def test_five_most_exposed_by_default() -> None:
     found = table(samples.stepped())
     assert [row[0] for row in found.rows] == [f"H2D copy-start.{i}.1" for i in range(5)]
-    assert found.columns[3] == "exposed a step"
+    assert found.columns[3] == "exposed, mean step"
     assert found.rows[1] == (
         "H2D copy-start.1.1",
         "nvjet_sm90_...bz_coopA_NTN",
@@ -64,7 +64,7 @@ def test_full_table_has_two_rows_an_operation() -> None:
     assert len(found.rows) == 30
     assert found.rows[2:4] == (
         ("H2D copy-start.1.1", "4", "29.5 ms", "27.5 ms", "11.0 ms", "55.0"),
-        ("then nvjet_sm90_t...bz_coopA_NTN", "1.50 GiB", "6.8 %", "6.9 ms", "40.0 %", ""),
+        ("then nvjet_sm90_...bz_coopA_NTN", "1.50 GiB", "6.8 %", "6.9 ms", "40.0 %", ""),
     )
     assert found.rows[24:26] == (
         ("D2H copy-start.11 (graph)", "4", "30.2 ms", "1.1 ms", "–", "55.0"),

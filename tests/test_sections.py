@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -22,6 +23,7 @@ from nsysoverlap.result.device_names import device_names
 from nsysoverlap.result.evidence import evidence_device
 from nsysoverlap.result.model import (
     Basis,
+    DeviceReport,
     Evidence,
     HealthEntry,
     LinkReport,
@@ -29,6 +31,7 @@ from nsysoverlap.result.model import (
     OutsideSteps,
     Overlap,
     OverlapReport,
+    StepReport,
     StreamReport,
     TimeBudget,
     TraceReport,
@@ -313,16 +316,31 @@ def test_basis_names_steps() -> None:
     )
 
 
+Owner = TypeVar("Owner", DeviceReport, StepReport)
+
+
+def more_exposed(owner: Owner, ns: int) -> Owner:
+    """With so much less behind compute."""
+    part = owner.both
+    less = part.hidden_by_compute_ns - ns
+    both = replace(part, exposed_ns=part.exposed_ns + ns, hidden_by_compute_ns=less)
+    return replace(owner, both=both)
+
+
 def test_headline_tells_exposed_time_a_step() -> None:
-    assert headline(samples.stepped()).endswith("193.6 ms were exposed, 48.4 ms a step.")
+    assert headline(samples.stepped()).endswith("193.6 ms were exposed, a mean of 48.4 ms a step.")
     two = replace(samples.two_devices(), basis=samples.stepped().basis)
     assert headline(two).endswith("351.6 ms were exposed.")
     (one,) = samples.stepped().devices
-    more, less = one.both.exposed_ns + 100_000_000, one.both.hidden_by_compute_ns - 100_000_000
-    both = replace(one.both, exposed_ns=more, hidden_by_compute_ns=less)
-    worse = replace(one, device_id=1, both=both)
+    worse = replace(
+        more_exposed(one, 100_000_000),
+        device_id=1,
+        steps=tuple(more_exposed(step, 25_000_000) for step in one.steps),
+    )
     pair = replace(samples.stepped(), devices=(one, worse))
-    assert headline(pair).endswith("487.2 ms were exposed, 73.4 ms a step on the worst device.")
+    assert headline(pair).endswith(
+        "487.2 ms were exposed, a mean of 73.4 ms a step on the worst device."
+    )
 
 
 def test_next_step_repeats_what_the_numbers_are_over() -> None:

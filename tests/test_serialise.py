@@ -42,6 +42,7 @@ from nsysoverlap.result.model import (
     OutsideSteps,
     Overlap,
     OverlapReport,
+    Program,
     Rate,
     Relief,
     Slowdown,
@@ -188,6 +189,8 @@ traces = st.builds(
     nsys_version=st.none() | texts,
     schema_version=st.none() | texts,
     capture=st.dictionaries(texts, texts, max_size=2),
+    framework=st.none() | st.builds(Program, texts, texts),
+    components=st.lists(st.builds(Program, texts, texts), max_size=2).map(tuple),
 )
 entries = st.builds(
     HealthEntry,
@@ -315,7 +318,12 @@ def is_repeated(path: Path) -> bool:
 PLACES = [path for path in places(small().to_dict()) if not is_repeated(path)]
 # Keys of free mappings may come and go.
 KEYS = [
-    p for p in PLACES if isinstance(p[-1], str) and p[-2:-1] not in {("capture",), ("busy_ns",)}
+    p
+    for p in PLACES
+    if isinstance(p[-1], str)
+    and p[-2:-1] not in {("capture",), ("busy_ns",)}
+    # Reports of earlier versions lack these.
+    and p[-1] not in ("framework", "components")
 ]
 JUNK: tuple[Any, ...] = (
     None,

@@ -62,6 +62,7 @@ def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> l
     blocks: list[Block] = [
         key_values("Trace", _trace_facts(trace)),
         *health_section(report),
+        key_values("Program", _program_facts(report)),
         key_values(
             "GPUs", [(_name(gpu.id), f"{gpu.name}  {gpu.uuid or ''}") for gpu in trace.info.gpus]
         ),
@@ -85,6 +86,14 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
         span = f"{format_span(end - start)} (from {start} to {end} ns)"
         facts.append(("GPU activity", span))
     return facts
+
+
+def _program_facts(report: OverlapReport) -> list[tuple[str, str]]:
+    """The framework and the libraries, each with what proves it."""
+    (trace,) = report.traces
+    programs = [] if trace.framework is None else [("framework", trace.framework)]
+    programs += [("with", component) for component in trace.components]
+    return [(kind, f"{program.name} ({program.evidence})") for kind, program in programs]
 
 
 def _device_facts(device: Device) -> tuple[str, str]:

@@ -11,8 +11,9 @@ import numpy as np
 from ..core.formatting import number_of
 from ..core.palette import COLORS
 from ..result.device_names import device_names
+from ..result.metrics import STEP_MEAN
 from ..result.model import OverlapReport
-from ..result.numbers import Overlap, TimeBudget
+from ..result.numbers import BUDGET_ROLES, Overlap, TimeBudget
 from .pixels import every
 from .plot_titles import exposed_finding
 from .style import (
@@ -37,7 +38,6 @@ STEPS_SIZE = (WIDTH, 4.6)
 MAX_BARS = 250
 MAX_MARKED = 60
 """Up to here bars stand apart and points have markers."""
-PARTS = ("compute", "comm", "transfer", "other", "opaque", "idle")
 STRIP = 0.27
 """Share of the height for the hidden shares, above the bars."""
 
@@ -96,7 +96,7 @@ def draw_steps(ax: Axes, report: OverlapReport) -> None:
     ax.set_ylabel("time budget (ms)", y=(1 - STRIP) / 2)
     _draw_shares(ax, shown)
     _label_steps(ax, shown, nth, stepped=any(device.steps for device in report.devices))
-    used = [part for part in PARTS if any(bar.ms(part) for bar in bars)]
+    used = [part for part in BUDGET_ROLES if any(bar.ms(part) for bar in bars)]
     parts = ["exposed" if part == "transfer" else part for part in used]
     names = ["transfer (exposed)" if part == "exposed" else part for part in parts]
     legend_below(ax, [patch(part) for part in parts], names)
@@ -136,7 +136,7 @@ def _draw_budgets(ax: Axes, bars: Sequence[Bar]) -> None:
     few = len(bars) <= MAX_MARKED
     at = np.arange(len(bars))
     base = np.zeros(len(bars))
-    for part in PARTS:
+    for part in BUDGET_ROLES:
         height = np.array([bar.ms(part) for bar in bars])
         if not height.any():
             continue
@@ -200,7 +200,7 @@ def _finding(report: OverlapReport, bars: Sequence[Bar]) -> str:
         report.total("h2d"),
         report.total("d2h"),
         n,
-        " a step" if stepped else "",
+        f" in the {STEP_MEAN}" if stepped else "",
         report.time_budget.opaque_ns,
         report.total("unified_h2d").bytes + report.total("unified_d2h").bytes,
     )

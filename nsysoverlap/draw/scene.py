@@ -14,6 +14,7 @@ from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.lanes import TRANSFER_ROLES
 from ..measure.relief import relief_curve
+from ..result.metrics import STEP_MEAN
 from ..result.numbers import Overlap, format_share, share
 from ..steps.projection import StepWindow
 from .plot_cases import Subject, device_name
@@ -86,7 +87,11 @@ def timeline_scene(subject: Subject, devices: Sequence[int] | None = None) -> Sc
         total["h2d"],
         total["d2h"],
         n_steps * n_devices,
-        " a step" if subject.n_steps > 1 else f" in {subject.span}" if subject.n_steps else "",
+        f" in the {STEP_MEAN}"
+        if subject.n_steps > 1
+        else f" in {subject.span}"
+        if subject.n_steps
+        else "",
         sum(case.lanes.opaque.intersect(case.window).length for case in cases),
         total["unified_h2d"].bytes + total["unified_d2h"].bytes,
     )

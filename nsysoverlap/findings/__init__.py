@@ -44,7 +44,7 @@ def find(context: Context, threads: int = 1) -> tuple[Found, ...]:
         lambda finder: [f.named(code_of(finder)) for f in finder(context)], FINDERS, threads
     )
     found = [one for part in parts for one in part]
-    return tuple(sorted(found, key=lambda f: f.finding.urgency()[:2]))
+    return tuple(sorted(found, key=lambda f: f.finding.urgency()))
 
 
 def find_all(context: Context, threads: int = 1) -> tuple[Finding, ...]:

@@ -56,13 +56,7 @@ def not_enough_compute(ctx: Context) -> Iterator[Found]:
             f"{format_bytes(n_bytes)} {side.role.name} take {_per_step(ctx, side.needed_ns)}, and "
             f"compute and communication together last {_per_step(ctx, side.active_ns)}."
         ),
-        remedy=(
-            "Move fewer bytes: leave a part of the optimizer state or parameters on the device."
-            if waits_on_host(ctx, worst)
-            else "Move fewer bytes: offload tensors that take much compute to make for their size, "
-            "and recompute or keep the others (fewer names in "
-            "jax.checkpoint_policies.save_and_offload_only_these_names)."
-        ),
+        remedy=ctx.remedy("not-enough-compute", on_host=waits_on_host(ctx, worst)),
         evidence=moved.examples(
             lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
@@ -86,13 +80,9 @@ def hiding_costs_compute(ctx: Context) -> Iterator[Found]:
     **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
     costs at least half of the time that was hidden behind compute.
     """
-    remedy = (
-        "Put transfers beside kernels that are bound by arithmetic, not by memory bandwidth, or "
-        "move fewer bytes."
-    )
     slowdowns = [(device.effective or Effective()).compute for device in ctx.devices]
     hidden = [device.both.hidden_by_compute_ns for device in ctx.devices]
-    yield from _hiding_costs(ctx, "compute", slowdowns, hidden, remedy)
+    yield from _hiding_costs(ctx, "compute", slowdowns, hidden)
 
 
 def hiding_costs_comm(ctx: Context) -> Iterator[Found]:
@@ -110,13 +100,9 @@ def hiding_costs_comm(ctx: Context) -> Iterator[Found]:
     **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
     costs at least half of the time that was hidden behind communication.
     """
-    remedy = (
-        "Hide host copies behind compute, away from collectives, above all from those that cross "
-        "PCIe or the network."
-    )
     slowdowns = [(device.effective or Effective()).comm for device in ctx.devices]
     hidden = [device.both.hidden_by_comm_ns for device in ctx.devices]
-    yield from _hiding_costs(ctx, "comm", slowdowns, hidden, remedy)
+    yield from _hiding_costs(ctx, "comm", slowdowns, hidden)
 
 
 FINDERS: tuple[Finder, ...] = (not_enough_compute, hiding_costs_compute, hiding_costs_comm)
@@ -158,7 +144,6 @@ def _hiding_costs(
     what: str,
     slowdowns: Sequence[Slowdown],
     hidden_ns: Sequence[int],
-    remedy: str,
 ) -> Iterator[Found]:
     lost = [slowdown.cost_ns for slowdown in slowdowns]
     cost = ctx.worth(lost)
@@ -183,7 +168,7 @@ def _hiding_costs(
             f"beside transfers could be compared. {_per_step(ctx, hidden_ns[i])} of transfers "
             f"were hidden behind {words}."
         ),
-        remedy=remedy,
+        remedy=ctx.remedy(f"hiding-costs-{what}"),
         evidence=beside.examples(
             lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} beside {words}"
         ),

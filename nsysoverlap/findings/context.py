@@ -12,6 +12,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..result.model import DeviceReport, Evidence, Finding
+from .remedies import remedy
 
 WARNING = "warning"
 NOTE = "note"
@@ -27,8 +28,9 @@ class Context:
     """One analysed trace: `cases[i]` and `devices[i]` are the same device, before and after.
 
     `n_steps` is how many steps were kept, None without steps. `capture` are the environment values
-    that the trace holds. `transfer_ops[i][j]` names the operation that issued row j of
-    `cases[i].rows`, None where unknown; the whole tuple may be empty.
+    that the trace holds, `framework` is the name of the program's. `transfer_ops[i][j]` names the
+    operation that issued row j of `cases[i].rows`, None where unknown; the whole tuple may be
+    empty.
     """
 
     cases: tuple[DeviceCase, ...]
@@ -36,6 +38,7 @@ class Context:
     n_steps: int | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
     transfer_ops: tuple[Sequence[str | None], ...] = ()
+    framework: str = "unknown"
 
     @cached_property
     def measured(self) -> tuple[BoolArray, ...]:
@@ -102,6 +105,14 @@ class Context:
         if cost * SILENT_SHARE < self.measured_ns or not cost:
             return None
         return WARNING if cost * WARNING_SHARE >= self.measured_ns else NOTE
+
+    def remedy(self, code: str, **facts: bool) -> str:
+        """What helps against a finding, in the words of the program's framework.
+
+        `facts` say what is so beside the captured environment; see `remedy_table`.
+        """
+        known = frozenset(name.replace("_", "-") for name, holds in facts.items() if holds)
+        return remedy(code, self.framework, self.capture, known)
 
     def worth(self, lost: Sequence[int], least: str | None = None) -> Cost | None:
         """What totals, one for each case, cost; None where that is not worth a line.

@@ -14,7 +14,7 @@ from ..measure.waiting import in_graph
 from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder, Found, Rows
-from .facts import copies, exposed_text, ran_xla, size_text
+from .facts import copies, exposed_text, size_text
 from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns
 from .waits import SOON_NS
 
@@ -69,13 +69,7 @@ def no_duplex(ctx: Context) -> Iterator[Found]:
         title="H2D and D2H copies take turns, though the link carries both at once",
         detail=f"{copies(taking.n)} follow one another directly without being told to wait, "
         f"{_on_one_stream(ctx, turns)} of them on the stream of the one before.",
-        remedy=(
-            "Let copies of both directions run at once: "
-            "--xla_gpu_experimental_parallel_async_compute_limit=8 in XLA_FLAGS (in JAX 0.11 for "
-            "copies between unrolled layers, not for those of a scan; depends on the version)."
-            if ran_xla(ctx)
-            else "Give each direction a stream of its own."
-        ),
+        remedy=ctx.remedy("no-duplex"),
         evidence=taking.examples(
             lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
@@ -103,10 +97,7 @@ def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
         title=f"{copies(n, role.name)} queued behind another one on a different stream",
         detail=f"Ready {format_ns(mean_ns)} earlier on average: one engine serves all {role.name} "
         "copies, so streams of their own do not make them run together.",
-        remedy=(
-            "Issue the copies at different times, each with compute beside it, or move fewer "
-            "bytes; more streams do not help."
-        ),
+        remedy=ctx.remedy("same-direction-queue"),
         evidence=rows.examples(
             lambda i, row, _: (
                 f"{size_text(ctx, i, row)}, queued for {format_ns(int(queued[i][row]))}, "

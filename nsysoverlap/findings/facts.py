@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,12 +14,12 @@ from ..measure.relief import relief_curve
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
 from .context import Context
+from .remedies import xla_flags
 
 MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
 _PAGEABLE = 0
 """ENUM_CUDA_MEM_KIND of pageable host memory."""
-_XLA_RANGE = re.compile(r"(TSL:)?(XlaModule|Thunk):#")
 
 
 def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
@@ -70,16 +69,7 @@ def hiding(case: DeviceCase) -> IntervalSet:
 
 def xla_flag(ctx: Context, name: str) -> str | None:
     """Value of a flag in the captured XLA_FLAGS, the last one given; None where it is not there."""
-    found = re.findall(
-        rf"(?:^|\s)--{re.escape(name)}(?:=(\S*))?(?=\s|$)", ctx.capture.get("XLA_FLAGS", "")
-    )
-    return (found[-1] or "true") if found else None
-
-
-def ran_xla(ctx: Context) -> bool:
-    """Whether XLA issued the work: its flags or its NVTX ranges are in the trace."""
-    texts = ctx.cases[0].classified.trace.host.texts if ctx.cases else ()
-    return "XLA_FLAGS" in ctx.capture or any(_XLA_RANGE.match(text) for text in texts)
+    return xla_flags(ctx.capture).get(name)
 
 
 def named(names: Sequence[str], most: int = 3) -> str:

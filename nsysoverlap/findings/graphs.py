@@ -17,12 +17,10 @@ from ..result.numbers import format_share
 from ..roles.rules import Role
 from ..trace.model import Activities
 from .context import N_EXAMPLES, Context, Finder, Found, Rows
-from .facts import copies, ran_xla, size_text
+from .facts import copies, size_text
 
 HIDDEN_AT_MOST = 20
 """A launch runs its copies in turn if less than one part in so many of them is hidden."""
-
-COMMAND_BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
 
 
 def graph_serialises(ctx: Context) -> Iterator[Found]:
@@ -56,13 +54,7 @@ def graph_serialises(ctx: Context) -> Iterator[Found]:
         title="CUDA graphs run their copies and kernels one after the other",
         detail=f"{copies(inside.n)} inside graphs: {format_ns(sum(exposed))} exposed, while "
         f"kernels of the same launches ran for {format_ns(sum(alone))} with no copy beside them.",
-        remedy=(
-            f"Set {COMMAND_BUFFERS_OFF} in XLA_FLAGS (empty: no command buffers; what is put into "
-            "them by default depends on the version of XLA)."
-            if ran_xla(ctx)
-            else "Fork the stream while capturing (cudaEventRecord, cudaStreamWaitEvent), so that "
-            "the copies become a branch of the graph beside the kernels."
-        ),
+        remedy=ctx.remedy("graph-serialises"),
         evidence=inside.examples(
             lambda i, row, ns: f"{size_text(ctx, i, row)} inside a graph, {format_ns(ns)} exposed"
         ),
@@ -91,14 +83,13 @@ def graph_opaque(ctx: Context) -> Iterator[Found]:
     graphs = [_opaque_rows(case) for case in ctx.cases]
     n = sum(len(rows) for rows in graphs)
     window = sum(case.window.length for case in ctx.cases)
-    off = f", or set {COMMAND_BUFFERS_OFF} in XLA_FLAGS" if ran_xla(ctx) else ""
     yield replace(cost, ns=0).found(
         title=f"{n:,} CUDA graph {'launch' if n == 1 else 'launches'} recorded as a whole: nothing "
         "inside can be seen",
         detail=f"They ran for {format_ns(sum(opaque))}, "
         f"{format_share(sum(opaque) / window)} of the measured time. Copies inside are not "
         "counted, and work inside may hide copies outside.",
-        remedy=f"Capture with nsys profile --cuda-graph-trace=node{off}.",
+        remedy=ctx.remedy("graph-opaque"),
         evidence=_longest_graphs(ctx, graphs),
     )
 

@@ -13,9 +13,8 @@ from ..measure.case import DeviceCase
 from ..result.numbers import format_share
 from ..roles.rules import Role
 from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
-from .facts import exposed_text, named, ran_xla, size_text, xla_flag
+from .facts import exposed_text, named, size_text
 
-PIPELINED = "xla_gpu_enable_pipelined_host_offloading"
 WARNING_SHARE, NOTE_SHARE = 10, 100
 """One part in so many of the transfer time, hidden by other processes only, is worth a word."""
 
@@ -43,7 +42,7 @@ def transfer_kernels(ctx: Context) -> Iterator[Found]:
         title="Kernels that move host memory themselves: "
         f"{moving.n:,} of {number_of(ctx.rows().n, 'transfer')}",
         detail=_kernel_detail(moving),
-        remedy=_kernel_remedy(ctx),
+        remedy=ctx.remedy("transfer-kernels"),
         evidence=moving.by_length.examples(lambda i, row, _: _kernel_text(ctx, i, row)),
         rows=moving,
     )
@@ -73,7 +72,7 @@ def hidden_by_other_process(ctx: Context) -> Iterator[Found]:
         title="Transfers are hidden by kernels of another process on the same GPU",
         detail=f"{format_ns(total)}, {format_share(total / wall)} of the transfer time: the "
         "process that moved the data did not compute meanwhile.",
-        remedy="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), and measure again.",
+        remedy=ctx.remedy("hidden-by-other-process"),
         evidence=rows.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)} of pid {_pid(ctx.cases[i], row)}, "
@@ -128,26 +127,6 @@ def _kernel_detail(moving: Rows) -> str:
         f"{named(list(names))} ran for {format_ns(moving.busy_ns)}{rate}. They hold "
         "multiprocessors for as long as the link needs, and have no memcpy row."
     )
-
-
-def _kernel_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return "Use cudaMemcpyAsync in place of kernels that read or write host memory."
-    level = ctx.capture.get("JAX_OPTIMIZATION_LEVEL", "")
-    if level and level not in ("UNKNOWN", "O0"):
-        return (
-            f"Leave JAX_OPTIMIZATION_LEVEL={level} out: it pipelines host copies whatever "
-            f"--{PIPELINED} says (depends on the version of XLA)."
-        )
-    return (
-        f"Set --{PIPELINED}=false in XLA_FLAGS{_as_captured(ctx)}, and leave "
-        "JAX_OPTIMIZATION_LEVEL unset: O1 pipelines host copies whatever the flag says (depends on "
-        "the version of XLA)."
-    )
-
-
-def _as_captured(ctx: Context) -> str:
-    return " (this run set it to true)" if xla_flag(ctx, PIPELINED) == "true" else ""
 
 
 def _kernel_text(ctx: Context, i: int, row: int) -> str:

@@ -48,10 +48,7 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
                     _host_time(picked),
                 ]
             ),
-            remedy=(
-                'Use pinned memory: memory_kind="pinned_host" for what JAX offloads (NumPy arrays '
-                "are pageable), cudaHostAlloc in CUDA."
-            ),
+            remedy=ctx.remedy("pageable-memory"),
             evidence=picked.by_length.examples(
                 lambda i, row, _: (
                     f"{size_text(ctx, i, row)}, {exposed_text(ctx, i, row)} of it exposed"
@@ -94,11 +91,7 @@ def unified_memory(ctx: Context) -> Iterator[Found]:
         f"{format_bytes(to_host)} to the host",
         detail=f"Migrations: {n:,}. Whoever touches a page waits for it, so the "
         f"{format_ns(sum(walls) - sum(exposed))} that ran beside kernels are no gain either.",
-        remedy=(
-            "Keep the data in pinned host memory and copy it ahead of its use (cudaHostAlloc and "
-            'cudaMemcpyAsync; memory_kind="pinned_host" in JAX), or call cudaMemPrefetchAsync '
-            "before the kernels that touch it."
-        ),
+        remedy=ctx.remedy("unified-memory"),
         evidence=_longest_migrations(ctx, found),
     )
 

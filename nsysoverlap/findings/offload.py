@@ -11,7 +11,7 @@ from ..measure.relief import Stays, relief_curve, stays
 from ..result.model import Evidence, Relief, format_share
 from ..steps.labels import parse_label
 from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
-from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
+from .facts import MOST_ROWS, a_step, named, size_text, xla_flag
 
 LOW_RELIEF = 0.5
 """Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.
@@ -21,7 +21,6 @@ OFFLOAD_BYTES = 1_000_000
 OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
 """HLO ops that XLA makes of offloading; on-device slices are other ops."""
 OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"
-_SLOP = "xla_gpu_memory_limit_slop_factor"
 
 
 def round_trip(ctx: Context) -> Iterator[Found]:
@@ -62,7 +61,7 @@ def round_trip(ctx: Context) -> Iterator[Found]:
             f"at once ({format_share(relief.relief_share)})"
         ),
         detail=_stay_detail(ctx, worst, pairs[worst]),
-        remedy=_round_trip_remedy(ctx),
+        remedy=ctx.remedy("round-trip"),
         evidence=_examples(ctx, worst, pairs[worst]),
         rows=moved,
     )
@@ -98,11 +97,7 @@ def offload_missing(ctx: Context) -> Iterator[Found]:
         title="Offloading is asked for, but nothing was offloaded",
         detail=f"{asked}, and no copy of 1 MB or more went to or came from the host "
         "in the measured time.",
-        remedy=(
-            "Name values that the backward pass needs (checkpoint_name on a layer's input, not on "
-            "the output of a scan) and offload them to pinned_host; "
-            "str(jax.jit(step).trace(...).jaxpr) shows <host> for what is offloaded."
-        ),
+        remedy=ctx.remedy("offload-missing"),
     )
 
 
@@ -146,22 +141,6 @@ def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
     first = np.stack([pairs.d2h, pairs.h2d], axis=1)[:MOST_ROWS].reshape(-1)
     ops = [op for row in first.tolist() if (op := ctx.op(i, row)) is not None]
     return f"{text}{f' Operations: {named(ops, 6)}.' if ops else ''}"
-
-
-def _round_trip_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Keep these tensors on the device, which takes about the same memory; or copy them out "
-            "as soon as they are made and back only one layer before they are used."
-        )
-    slop = xla_flag(ctx, _SLOP)
-    now = f"{slop} here" if slop else "95 by default"
-    return (
-        "Save these tensors on the device instead (save_only_these_names): about the same memory, "
-        "no transfers. If they do not fit, make each D2H finish early: tie it to the next layer's "
-        "output with jax.lax.optimization_barrier, or put the scheduler under memory pressure with "
-        f"a lower --{_SLOP} ({now}; depends on the version; it costs time)."
-    )
 
 
 def _examples(ctx: Context, i: int, pairs: Stays) -> tuple[Evidence, ...]:

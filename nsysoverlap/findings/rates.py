@@ -79,10 +79,7 @@ def latency_bound_copies(ctx: Context) -> Iterator[Found]:
             f"{format_rate(int(rows.n_bytes.sum()) / max(1, int(ns.sum())))} GB/s: the start of a "
             "copy is what takes the time."
         ),
-        remedy=(
-            "Pack them into one copy, or leave the data on the device: no .item(), float(loss) or "
-            "np.asarray inside the step."
-        ),
+        remedy=ctx.remedy("latency-bound-copies"),
         evidence=small.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
         rows=small,
     )
@@ -121,7 +118,7 @@ def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
             f"{format_rate(slow.n_bytes / slow.busy_ns)} GB/s"
         ),
         detail=_link_detail(link, direction, slow.n_bytes / large.n_bytes),
-        remedy=_link_remedy(link),
+        remedy=ctx.remedy("slow-link", c2c=link.source.startswith(_C2C)),
         evidence=slow.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
         rows=slow,
     )
@@ -169,16 +166,3 @@ def _link_detail(link: LinkReport, direction: str, share: float) -> str:
     if best is not None:
         known.append(f"the fastest large copy of the trace reached {format_rate(best)} GB/s")
     return f"{format_share(share)} of the bytes in large pinned copies; {', '.join(known)}."
-
-
-def _link_remedy(link: LinkReport) -> str:
-    bind = (
-        "Bind each process and its memory to the CPU socket of its GPU: nvidia-smi topo -m shows "
-        "which, then numactl --cpunodebind=N --membind=N."
-    )
-    if link.source.startswith(_C2C):
-        return f"{bind} From the wrong socket GB200 was seen at a third of its rate."
-    return (
-        f"{bind} Check that the link runs at full width: nvidia-smi "
-        "--query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv."
-    )

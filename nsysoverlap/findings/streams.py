@@ -15,7 +15,7 @@ from ..measure.waiting import in_graph
 from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder, Found, Rows
-from .facts import copies, ran_xla, size_text, waits_on_host
+from .facts import copies, size_text, waits_on_host
 from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 from .waits import SOON_NS
 
@@ -53,10 +53,7 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
         title=f"{copies(n)} issued on a stream that also computes",
         detail="Work on one stream runs in order: these copies never run beside the kernels of "
         f"their own stream, {_stream_names(blamed)}.",
-        remedy=(
-            "Issue the copies on a stream of their own, and hand data over with cudaEventRecord "
-            "and cudaStreamWaitEvent."
-        ),
+        remedy=ctx.remedy("same-stream-as-compute"),
         evidence=blamed.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)} on stream {_stream_id(ctx.cases[i], row)}, "
@@ -105,7 +102,7 @@ def head_of_line(ctx: Context) -> Iterator[Found]:
         f"{'transfer' if blamed.n == 1 else 'transfers'}",
         detail=f"{format_ns(sum(totals) // blamed.n)} each on average: {_behind(ctx, blocks)} "
         "stood behind a transfer on its stream, and the next kernel waited for it.",
-        remedy=_behind_remedy(ctx, totals.index(max(totals))),
+        remedy=ctx.remedy("head-of-line", on_host=waits_on_host(ctx, totals.index(max(totals)))),
         evidence=blamed.examples(lambda i, row, _: _block_text(ctx, blocks[i], i, row)),
         rows=blamed,
     )
@@ -221,21 +218,6 @@ def _kind(case: DeviceCase, queue: Queue, at: Int64Array) -> Int64Array:
     moved = np.where(role == Role.H2D, 3, 4)
     result: Int64Array = np.where(transfer >= 0, moved, np.minimum(queue.table[at], 2))
     return result
-
-
-def _behind_remedy(ctx: Context, i: int) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Give long transfers streams of their own, and issue short copies that compute needs "
-            "on another."
-        )
-    # Only an activation has a checkpoint_name.
-    where = "" if waits_on_host(ctx, i) else " before checkpoint_name"
-    return (
-        "Let the transfer start after that work: pass the offloaded tensor and what the layer "
-        f"still needs through one jax.lax.optimization_barrier{where} (XLA issues asynchronous "
-        "copies on a few streams in turn; depends on the version)."
-    )
 
 
 def _block_text(ctx: Context, block: Blocks, i: int, row: int) -> str:

@@ -19,17 +19,14 @@ from .facts import (
     named,
     pageable,
     pinned_outside_graphs,
-    ran_xla,
     size_text,
     spans,
     waits_on_host,
-    xla_flag,
 )
 from .waits import SOON_NS, Waits, waits_of
 
 MOSTLY_ALONE = 0.98
 """Share of their time without anything beside them at which copies count as not overlapped."""
-SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 
 
 def late_h2d(ctx: Context) -> Iterator[Found]:
@@ -63,7 +60,7 @@ def late_h2d(ctx: Context) -> Iterator[Found]:
     yield cost.found(
         title=f"Compute waits for {late.n:,} of {copies(n_all, 'H2D')}, issued too late",
         detail=" ".join(filter(None, (_room(late), _ops_detail(late)))),
-        remedy=_late_remedy(ctx, waits_on_host(ctx, totals.index(max(totals)))),
+        remedy=ctx.remedy("late-h2d", on_host=waits_on_host(ctx, totals.index(max(totals)))),
         evidence=late.examples(_wait_text(ctx, waits)),
         rows=late,
     )
@@ -100,7 +97,7 @@ def nothing_beside(ctx: Context) -> Iterator[Found]:
     yield cost.found(
         title=f"Nothing runs beside the copies: compute stands still for {waited.n:,} of them",
         detail=f"Each copy is waited for as soon as it is issued{both}.",
-        remedy=_beside_remedy(ctx),
+        remedy=ctx.remedy("nothing-beside"),
         evidence=waited.examples(_wait_text(ctx, waits)),
         rows=waited,
     )
@@ -140,11 +137,7 @@ def d2h_tail(ctx: Context) -> Iterator[Found]:
     yield cost.found(
         title=(f"{copies(late.n, 'D2H')} after the last work {where}, with nothing to hide behind"),
         detail=" ".join(filter(None, (_tail_share(ctx, lost), _ops_detail(late)))),
-        remedy=(
-            "Issue these copies earlier, right behind the kernel that made the data, or let the "
-            "next step's work start before they are done: no jax.block_until_ready, "
-            "cudaDeviceSynchronize or .item() between steps."
-        ),
+        remedy=ctx.remedy("d2h-tail"),
         evidence=late.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)}, the last {format_ns(ns)} after all work {where}"
@@ -228,61 +221,3 @@ def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
         for wait, case in zip(waits, ctx.cases, strict=True)
     ]
     return any(len(role) > 1 for role in roles)
-
-
-def _late_remedy(ctx: Context, on_host: bool) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Issue the copy one layer ahead: cudaMemcpyAsync on a stream of its own, and "
-            "cudaStreamWaitEvent on its event only before the kernel that uses the data."
-        )
-    if xla_flag(ctx, SCHEDULER) == "false":
-        return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a copy only where its "
-            "data is used."
-        )
-    if on_host:
-        earlier = (
-            "the reload earlier. Most of this was on the host when the step began (optimizer "
-            "state, parameters), so that no work of the step has to come first: tie its source to "
-            "an earlier result with jax.lax.optimization_barrier."
-        )
-    else:
-        earlier = (
-            "the reload one or two layers ahead: tie its source to an earlier gradient with "
-            "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan."
-        )
-    return (
-        f"{_start(ctx)} {earlier} XLA's scheduler counts a fixed time for a host copy whatever its "
-        "size (5 ms in 2026, depends on the version), so split tensors that take longer into "
-        "pieces."
-    )
-
-
-def _start(ctx: Context) -> str:
-    """`Start`, and what to look at before where the trace cannot tell whether the scheduler ran."""
-    if xla_flag(ctx, SCHEDULER) == "true":
-        return "Start"
-    return (
-        f"Make sure that --{SCHEDULER}=true is set: XLA_FLAGS of this run does not say so, and "
-        "options given to the compiler are not in a trace. If it is, start"
-    )
-
-
-def _beside_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Copy with cudaMemcpyAsync on a stream of its own and do not wait for it "
-            "(cudaStreamWaitEvent, cudaStreamSynchronize) before there is other work to run."
-        )
-    asked = xla_flag(ctx, SCHEDULER)
-    if asked != "true":
-        unseen = "" if asked else " (options given to the compiler are not in a trace)"
-        return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS{unseen}: without it XLA waits for each copy "
-            "right after issuing it."
-        )
-    return (
-        f"--{SCHEDULER}=true is set, so what is left is dependence: each copy's result is needed "
-        "at once. Start H2D copies earlier with jax.lax.optimization_barrier."
-    )

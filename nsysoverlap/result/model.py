@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.formatting import device_label, number_of
-from ..core.json_model import Count, Document, GbPerS, OneOf, Severity, Share, Span, plain
+from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Severity, Share, Span, plain
 from .numbers import Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,
@@ -197,14 +197,27 @@ class DeviceReport:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A framework or library that ran, and what in the trace proves it."""
+
+    name: str
+    evidence: str
+
+
+@dataclass(frozen=True)
 class TraceReport:
-    """One input file as the report names it."""
+    """One input file as the report names it.
+
+    `framework` is None where it was not looked for, and named "unknown" where nothing proves one.
+    """
 
     path: str
     rank: int | None = None
     nsys_version: str | None = None
     schema_version: str | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
+    framework: Later[Program | None] = None
+    components: Later[tuple[Program, ...]] = ()
 
 
 @dataclass(frozen=True)

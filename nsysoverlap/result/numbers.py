@@ -6,31 +6,25 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
+from ..core.formatting import format_share
 from ..core.json_model import Count, GbPerS, Limits, Share, Unseen, plain
+
+__all__ = [
+    "BUDGET_ROLES",
+    "Overlap",
+    "Relief",
+    "TimeBudget",
+    "format_share",
+    "share",
+]
 
 
 def share(part: int, whole: int) -> float | None:
     """`part / whole`, or None where there is nothing to take a share of."""
     return part / whole if whole else None
-
-
-def format_share(value: float | None, digits: int = 1) -> str:
-    """A share as text in percent; a dash for None.
-
-    Never rounds to 0 or 100 unless the share is exactly that: 0.99999 is `>99.9 %`.
-    """
-    if value is None:
-        return "–"
-    step = 10.0**-digits
-    percent = round(value * 100, digits)
-    if value > 0 and percent <= 0:
-        return f"<{step:.{digits}f} %"
-    if value < 1 and percent >= 100:
-        return f">{100 - step:.{digits}f} %"
-    return f"{percent:.{digits}f} %"
 
 
 @dataclass(frozen=True)
@@ -119,6 +113,10 @@ class TimeBudget:
 
     def __add__(self, other: TimeBudget) -> TimeBudget:
         return TimeBudget(**{k: v + getattr(other, k) for k, v in asdict(self).items()})
+
+
+BUDGET_ROLES = tuple(field.name.removesuffix("_ns") for field in fields(TimeBudget))
+"""The parts of a time budget, in the order in which they take an instant."""
 
 
 @dataclass(frozen=True)

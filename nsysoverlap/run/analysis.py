@@ -17,6 +17,7 @@ from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
 from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
+from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
 from ..roles.rules import Classified, RuleSet, classify
 from ..steps.launches import Launches
@@ -118,12 +119,14 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     n_steps = plan.n_steps or None
     labels = each(transfer_labels, cases, threads)
     operations, attribution = measure_operations(cases, n_steps, labels, threads)
+    framework, components = detect(trace)
     context = Context(
         cases,
         devices,
         n_steps,
         trace.info.capture,
         tuple(own.op.tolist() for own in labels),
+        framework.name,
     )
     return OverlapReport(
         traces=(
@@ -132,6 +135,8 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 nsys_version=trace.info.product_version,
                 schema_version=trace.info.schema_version,
                 capture=trace.info.capture,
+                framework=framework,
+                components=components,
             ),
         ),
         health=judge(found.classified, devices, _span(plan, options), plan.notes),

@@ -17,7 +17,7 @@ from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..result.metrics import Scope
-from ..result.model import Gpu, HealthEntry, OverlapReport
+from ..result.model import Gpu, HealthEntry, OverlapReport, Program
 from ..trace.model import pid_of
 from .say_comparison import headline as comparison_headline
 from .say_verdicts import headline as verdict_headline
@@ -176,6 +176,8 @@ class InfoFile(Document):
     devices: tuple[DeviceInfo, ...]
     tables: Mapping[str, Count]
     capture: Mapping[str, str]
+    framework: Program | None
+    components: tuple[Program, ...]
     health: tuple[HealthEntry, ...]
 
 
@@ -191,6 +193,8 @@ def info_file(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) ->
         devices=tuple(map(_device, trace.devices)),
         tables=counts,
         capture=info.capture,
+        framework=report.traces[0].framework,
+        components=report.traces[0].components,
         health=report.health,
     )
 

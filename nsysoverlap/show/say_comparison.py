@@ -7,7 +7,7 @@ from fractions import Fraction
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.comparison import Change, Comparison
-from ..result.metrics import METRICS
+from ..result.metrics import METRICS, STEP_MEAN
 from ..result.model import Finding
 from .blocks import Block, Paragraph, Table, cleaned
 
@@ -105,7 +105,7 @@ def _operations(result: Comparison) -> list[Block]:
                 f"{sign}{format_ns(abs(change.difference_ns))}",
             )
         )
-    per_step = " per step" if result.per_step else ""
+    per_step = f", {STEP_MEAN}" if result.per_step else ""
     note = _left_out(len(changed), "operation")
     columns = ("operation", "", "exposed A", "exposed B", "change")
     return [Table(f"Operations, exposed time{per_step}", columns, tuple(rows), note, n_words=2)]
@@ -125,7 +125,13 @@ def _kernels(result: Comparison) -> list[Block]:
         )
         for kernel in result.kernels[:MAX_ROWS]
     )
-    columns = ("kernel", "role", "mean A", "mean B", "cost a step" if result.per_step else "cost")
+    columns = (
+        "kernel",
+        "role",
+        "mean A",
+        "mean B",
+        f"cost, {STEP_MEAN}" if result.per_step else "cost",
+    )
     notes = (_left_out(len(result.kernels), "kernel"), unlike)
     note = " ".join(filter(None, notes))
     return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]

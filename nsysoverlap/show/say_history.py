@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..core.formatting import NONE, format_ns, number_of
 from ..judge.history_store import Run
 from ..judge.history_trend import MIN_RUNS
+from ..result.metrics import STEP_MEDIAN
 from ..result.model import format_share
 from .blocks import Block, Paragraph, Table, cleaned
 
@@ -64,9 +65,10 @@ def _table(runs: Sequence[Run]) -> Table:
                 _time(values["step_ns"]),
             )
         )
+    stepped = all(run.values["exposed_per_step_ns"] is not None for run in runs)
     columns = (
         *("run", "date", "labels", "H2D hidden", "D2H hidden", "both hidden"),
-        *("exposed", "step time"),
+        *(f"exposed, {STEP_MEDIAN}" if stepped else "exposed", "step time"),
     )
     note = "Exposed time is the median step's where there are steps, else of the worst device."
     return Table("Runs", columns, tuple(rows), note, n_words=3)

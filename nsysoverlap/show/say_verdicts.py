@@ -8,6 +8,7 @@ from fractions import Fraction
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
+from ..result.metrics import STEP_MEAN
 from .blocks import Block, Paragraph, Table, cleaned
 
 MAX_REASONS = 10
@@ -149,7 +150,7 @@ def _losses(result: Verdicts) -> Table:
         )
         for loss in result.losses
     )
-    per_step = " per step" if any(loss.per_step for loss in result.losses) else ""
+    per_step = f", {STEP_MEAN}" if any(loss.per_step for loss in result.losses) else ""
     columns = ("operation", "", "exposed then", "exposed now", "change")
     return Table(f"What lost most{per_step}", columns, rows, n_words=2)
 
@@ -160,9 +161,9 @@ def loss_name(loss: Loss) -> str:
 
 
 def loss_sentence(result: Verdicts) -> str:
-    """What lost most, for formats without tables: `copy-start.1 D2H +7.5 ms per step; ...`."""
+    """What lost most without a table: `copy-start.1 D2H +7.5 ms in the mean step; ...`."""
     return "; ".join(
         f"{loss_name(loss)} {loss.direction.upper()} +{format_ns(loss.now_ns - loss.then_ns)}"
-        f"{' per step' if loss.per_step else ''}"
+        f"{f' in the {STEP_MEAN}' if loss.per_step else ''}"
         for loss in result.losses
     )

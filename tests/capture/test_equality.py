@@ -17,7 +17,7 @@ pytest.importorskip("optax")
 
 from capture.program import Program, build, make_mesh  # noqa: E402
 
-PRESETS = ("toy", "toy-moe")
+PRESETS = ("toy", pytest.param("toy-moe", marks=pytest.mark.slow))
 # Sums in another order differ in the last bits of a float32.
 TOLERANCE = 1e-5
 ARMS = [arm.name for arm in all_arms(tiny())]
@@ -82,6 +82,7 @@ def test_loss_and_gradients_are_keeps(preset: str, name: str) -> None:
     assert_equal_to_keep(preset, find_arm(tiny(preset), name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lhs", "prefetch", "prefetch-scan"])
 def test_two_devices_compute_what_one_does(name: str) -> None:
     assert_equal_to_keep("toy", find_arm(tiny(), name), n_devices=2)

@@ -46,7 +46,7 @@ def test_bars_stack_to_the_step_time_of_a_real_trace() -> None:
         )
     tops = [bar.get_y() + bar.get_height() for bar in kit.bars(ax, "idle")]
     assert tops == pytest.approx([step.duration_ns / 1e6 for step in steps])
-    assert kit.title(ax) == "H2D exposed 44.7 ms a step, D2H 3.7 ms"
+    assert kit.title(ax) == "H2D exposed 44.7 ms in the mean step, D2H 3.7 ms"
 
 
 def test_shares_are_in_percent_above_the_bars() -> None:
@@ -87,7 +87,7 @@ def test_devices_are_averaged_and_shares_summed() -> None:
     assert [bar.get_height() for bar in kit.bars(ax, "compute")] == pytest.approx([1e-3, 1e-3])
     assert line(shares_of(ax), "D2H") == pytest.approx([12.5, 100])
     # 100 + 250 ns exposed over two steps of two devices.
-    assert kit.title(ax) == "D2H exposed 88 ns a step"
+    assert kit.title(ax) == "D2H exposed 88 ns in the mean step"
     assert "train.sqlite · mean of 2 devices · 2 steps, NVTX ranges 'step N'" in kit.texts(ax)
 
 

@@ -13,21 +13,26 @@ from ...core.formatting import clean_text, format_bytes, format_ns, number_of
 from ...core.palette import COLORS, ON_DARK
 from ...result.device_names import FEW_DEVICES, device_names
 from ...result.evidence import evidence_device
-from ...result.model import OverlapReport, format_share
+from ...result.metrics import METRICS, STEP_MEAN, Scope
+from ...result.model import Finding, OverlapReport, format_share
+from ...result.scopes import measure
 from ...result.sentences import basis_line, headline
 from .. import say_report as sections
 from ..blocks import Block, Table, cleaned
 from ..interface import Layout
 from ..say_findings import findings_section
 from ..say_gains import gain_section
-from ..say_steps import steps_section
+from ..say_operations import kernels_table, operations_table
+from ..say_steps import steps_section, steps_table
 from ..say_transfers import transfers_section, unified_section
 from ..view import View
 from .charts import budget_chart, split_chart
 from .data import timeline_json
 from .step_chart import StepChart, step_chart
-from .tables import kernels_table, operations_table, steps_table
 
+MAX_ROWS = 400
+MAX_WORD = 12
+"""Characters of what needs no room to wrap in."""
 EVERYTHING = View(findings="all", by="stream")
 _CODE = re.compile(r"(`[^`]+`|--[A-Za-z][\w-]*(?:=[\w.:/-]*\w)?)")
 """Splits a text so that commands in backquotes and command line flags are pieces of their own."""
@@ -72,6 +77,7 @@ def render_html(report: OverlapReport, layout: Layout) -> str:
     )
     env.filters["pieces"] = _CODE.split
     env.filters["number_of"] = number_of
+    env.filters["kinds"] = _kinds
     env.filters["tight"] = lambda text: _UNIT.sub("\u00a0", text)
     script = "\n".join(loader.get_source(env, name)[0] for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
@@ -118,10 +124,10 @@ def _content(report: OverlapReport, names: Sequence[str], drawn: bool) -> dict[s
         "split": split_chart(report),
         "budget": budget_chart(report),
         "step_charts": _step_charts(report, names),
-        "steps": steps_table(report),
+        "steps": _cleaned(steps_table(report, MAX_ROWS)),
         "step_summary": _clean(_step_summary(report)),
-        "operations": operations_table(report),
-        "kernels": kernels_table(report),
+        "operations": _cleaned(operations_table(report, MAX_ROWS)),
+        "kernels": _cleaned(kernels_table(report, MAX_ROWS)),
         "details": _clean(
             [*sections.budget_section(report), *sections.streams_section(report, EVERYTHING)]
         ),
@@ -132,6 +138,17 @@ def _content(report: OverlapReport, names: Sequence[str], drawn: bool) -> dict[s
 def _title(report: OverlapReport) -> str:
     traces = report.traces
     return traces[0].path if len(traces) == 1 else f"{len(traces)} traces"
+
+
+def _cleaned(table: Table | None) -> Block | None:
+    return table and cleaned(table)
+
+
+def _kinds(table: Table) -> list[str]:
+    """Class of each column: numbers, short words, or names of any length."""
+    widths = [max((len(row[i]) for row in table.rows), default=0) for i in range(table.n_words)]
+    words = ["name" if width > MAX_WORD else "word" for width in widths]
+    return words + ["n"] * (len(table.columns) - table.n_words)
 
 
 def _clean(blocks: Sequence[Block]) -> list[Block]:
@@ -146,11 +163,13 @@ def _tiles(report: OverlapReport) -> list[tuple[str, str, str]]:
         if part.wall_ns:
             value = format_share(part.hidden_share)
             tiles.append((f"{title} behind compute", value, f"of {format_ns(part.wall_ns)}"))
-    both, n_steps = report.total("both"), report.basis.n_steps
+    both = report.total("both")
     if both.wall_ns:
-        if n_steps and len(report.devices) == 1:
-            exposed = format_ns(round(both.exposed_ns / n_steps))
-            tiles.append(("Exposed a step", exposed, f"{format_ns(both.exposed_ns)} in all"))
+        a_step = measure(report, METRICS["both.exposed_ms"], Scope.STEP_MEAN, least=False).value
+        if a_step is not None and len(report.devices) == 1:
+            exposed = format_ns(round(a_step))
+            of = f"{format_ns(both.exposed_ns)} in all"
+            tiles.append((f"Exposed, {STEP_MEAN}", exposed, of))
         else:
             tiles.append(("Exposed", format_ns(both.exposed_ns), f"of {format_ns(both.wall_ns)}"))
     relief = report.devices[0].relief if len(report.devices) == 1 else None
@@ -161,7 +180,7 @@ def _tiles(report: OverlapReport) -> list[tuple[str, str, str]]:
 
 
 def _findings(report: OverlapReport, drawn: bool) -> list[FindingCard]:
-    ordered = sorted(report.findings, key=lambda f: (f.severity != "warning", -f.cost_ns))
+    ordered = sorted(report.findings, key=Finding.urgency)
     entries = [
         entry
         for block in findings_section(report, EVERYTHING)

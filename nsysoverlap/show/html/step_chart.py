@@ -71,7 +71,7 @@ def step_chart(device: DeviceReport, name: str) -> StepChart | None:
     used = {segment.kind for column in columns for segment in column.segments}
     note = f"Each bar is the mean of {size} steps." if size > 1 else ""
     return StepChart(
-        title=f"{name}: {format_ns(exposed)} of a median step of {format_ns(whole)} exposed",
+        title=f"{name}: median step {format_ns(whole)}, median exposed {format_ns(exposed)}",
         description=". ".join(column.title for column in columns),
         columns=columns,
         lines=tuple(
