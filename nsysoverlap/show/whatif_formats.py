@@ -6,7 +6,7 @@ import html
 
 from ..core.errors import UsageError
 from ..replay.answer import WhatIf
-from .html.curve import curve_svg
+from .curve import curve_svg
 from .interface import Layout
 from .json import as_json
 from .markdown import blocks_as_markdown

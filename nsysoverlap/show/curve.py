@@ -6,9 +6,9 @@ import html
 import math
 from collections.abc import Sequence
 
-from ...core.formatting import format_ns
-from ...core.palette import COLORS, ON_DARK
-from ...replay.answer import ENOUGH, SweepPoint, WhatIf
+from ..core.formatting import format_ns
+from ..core.palette import COLORS, ON_DARK
+from ..replay.answer import ENOUGH, SweepPoint, WhatIf
 
 _WIDTH, _HEIGHT = 720.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 110.0, 20.0, 40.0
