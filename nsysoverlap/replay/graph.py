@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..steps.launches import Launches
 from ..trace.host import HostSide
 from ..trace.model import Trace
 from .calls import LONG_AGO_NS, HostChains, host_chains, link_calls
@@ -80,9 +81,9 @@ class _Building:
     snapshots: dict[int, Frontier] = field(default_factory=dict)
 
 
-def build_graph(trace: Trace, ops: Operations) -> Graph:
+def build_graph(trace: Trace, launches: Launches, ops: Operations) -> Graph:
     """The graph of some operations."""
-    chains = host_chains(trace, ops)
+    chains = host_chains(trace, launches, ops)
     building = _Building()
     n_nodes = _order(trace, ops, chains, building)
     links = link_calls(chains, building.snapshots, n_nodes)

@@ -114,7 +114,7 @@ def build_model(
     ops = operations(classified, launches, chosen)
     if not len(ops):
         return "none of the GPU work of its steps was recorded in single operations"
-    graph = build_graph(classified.trace, ops)
+    graph = build_graph(classified.trace, launches, ops)
     calibrated = calibrate(graph)
     borders = find_borders(ops, chosen)
     now = outcome(ops, borders, ops.start_ns, ops.end_ns, traced=True)
