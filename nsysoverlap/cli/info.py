@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def info(given: Given, fmt: str) -> None:
     """Show what a trace holds and what to know before trusting its numbers.
 
-    Of the environment only variables that matter here are shown (XLA_FLAGS, JAX_*, NCCL_* and
-    the like), and no paths, users or hosts.
+    Of the environment only variables that matter here are shown (XLA_FLAGS and some of JAX, NCCL
+    and CUDA), and no paths, users or hosts.
     """
     from ..run.analysis import analyze_trace
     from ..run.many import open_trace

@@ -63,14 +63,14 @@ def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
     Before OUT gets its name its report is made and compared with that of IN. An OUT that exists is
     never overwritten.
     """
-    from ..slim import find_sensitive, slim_trace
+    from ..slim import find_sensitive, names_in, slim_trace
 
     if check and (out is not None or given.window is not None or given.step is not None):
         raise UsageError("--check writes nothing.", "Give it IN alone.")
     source = _export_of(replace(given, traces=(trace,)).path)
     if check:
         with progress(f"Reading {source.name}"):
-            found = find_sensitive(source)
+            found = find_sensitive(source, names_in(source))
         emit(render_blocks(_sensitive_blocks(source.name, found)), None)
         return
     if out is None:
@@ -81,7 +81,7 @@ def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
         if given.step is not None:
             options, without = _only_steps(source, given, options)
         result = slim_trace(source, out, options, without=without)
-        remaining = find_sensitive(out)
+        remaining = find_sensitive(out, names_in(source))
     emit(render_blocks(_blocks(out.name, result, remaining)), None)
     say(f"Wrote {out}")
 
