@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..steps.launches import Launches
-from ..steps.stalls import PAUSE_NS, Stalls
+from ..steps.stalls import PAUSE_NS, RESUMED_NS, Stalls
 from ..trace.model import Trace
 from .operations import UNKNOWN, Operations
 
@@ -35,8 +35,9 @@ class HostChains:
 
     `wait` is the place of the call in `wait_stream` and `wait_before_ns`, -1 for a call that is no
     wait: it returns when all work on that stream (-1: on all of them) launched before then is done.
-    `after_pause`: before it the host stood still until all earlier GPU work was done. `queue` is
-    the operation that must be done before a launch returns, -1 for none.
+    `after_pause`: before it the process stood still until all earlier GPU work was done. `queue` is
+    the operation that must be done before a launch returns, -1 for none. `thread_process` and
+    `stream_process` are the processes of the trace's threads and streams.
     """
 
     ops: Operations
@@ -51,6 +52,8 @@ class HostChains:
     blocked: BoolArray
     queue: Int64Array
     after_pause: BoolArray
+    thread_process: Int64Array
+    stream_process: Int64Array
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -90,6 +93,8 @@ def host_chains(trace: Trace, launches: Launches, ops: Operations) -> HostChains
         blocked=_blocked(ops, start, end),
         queue=_queue(ops, launched),
         after_pause=_after_pause(trace, launches.stalls, call),
+        thread_process=trace.host.thread_pid,
+        stream_process=np.array([stream.global_pid for stream in trace.streams], np.int64),
     )
 
 
@@ -164,6 +169,8 @@ class Links:
         self.edges: list[tuple[int, int, int]] = []
         self.awaited: list[tuple[int, int, int]] = []
         self.earliest_ns = np.full(len(chains), LONG_AGO_NS, np.int64)
+        self._paused: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """Process -> what it had launched before its last pause; see `_launched_by`."""
         self._issued = 0
         self._latest: dict[int, tuple[int, int]] = {}
         """Stream -> (last end so far, last operation), of what was launched so far."""
@@ -206,11 +213,19 @@ class Links:
         if mine and idle is not None and idle <= PAUSE_NS:
             self._follow(node, idle, mine[1])
             return True
-        paused = mine and self._chains.after_pause[node - self._first]
-        if mine and paused and self._resume(node, start, mine[1]):
+        process = int(self._chains.thread_process[thread])
+        if self._chains.after_pause[node - self._first]:
+            self._paused[process] = self._launched_by(process)
+        if mine and self._resume(node, start, mine, self._paused.get(process)):
             return True
         # Another thread was at work meanwhile: it handed over, as a backward pass does.
-        others = [found for other, found in last.items() if other != thread and found[0] <= start]
+        others = [
+            found
+            for other, found in last.items()
+            if other != thread
+            and found[0] <= start
+            and self._chains.thread_process[other] == process
+        ]
         latest = max((found for found in others), key=lambda found: found[0], default=None)
         if latest is not None and (mine is None or latest[0] > mine[0]):
             self._follow(node, start - latest[0], latest[1])
@@ -225,13 +240,29 @@ class Links:
         self.edges += waits
         self.awaited += waits
 
-    def _resume(self, node: int, start: int, mine: _Returns) -> bool:
-        """The host went on when all that had been launched was done; whether that is known."""
-        found = self._latest.values()
-        drained = max((end for end, _ in found), default=start + 1)
-        if drained > start:
+    def _launched_by(self, process: int) -> tuple[int, tuple[int, ...]]:
+        """When all that a process had launched was done, and the last operation of each stream."""
+        own = self._chains.stream_process
+        found = [one for stream, one in self._latest.items() if own[stream] == process]
+        return max((end for end, _ in found), default=LONG_AGO_NS), tuple(op for _, op in found)
+
+    def _resume(
+        self,
+        node: int,
+        start: int,
+        mine: tuple[int, _Returns],
+        paused: tuple[int, tuple[int, ...]] | None,
+    ) -> bool:
+        """Whether a thread went on because all that its process had launched was done.
+
+        All threads of a process pause together, and each of them goes on by itself.
+        """
+        if paused is None:
             return False
-        waited = _Returns(mine.always, tuple((op, 0) for _, op in found))
+        drained, operations = paused
+        if not mine[0] < drained <= start <= drained + RESUMED_NS:
+            return False
+        waited = _Returns(mine[1].always, tuple((op, 0) for op in operations))
         self._follow(node, start - drained, waited)
         return True
 

@@ -17,7 +17,6 @@ from nsysoverlap.replay.clock import ClockLaw
 from nsysoverlap.show.whatif_formats import WHATIF_FORMATS, render_whatif
 
 from ..traces import h200
-from .test_accuracy import SHARED
 
 NOLHS, LHS, SAVE = (h200(f"jax_unroll_{name}") for name in ("nolhs", "lhs", "save"))
 
@@ -82,9 +81,7 @@ def test_dropping_all_copies_against_the_measured_control(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "steps"), [("save_on_cpu", "guess"), ("offload_stream", "auto")])
 def test_dropping_all_copies_in_pytorch(name: str, steps: str) -> None:
-    path, control = (SHARED / "pytorch" / f"{stem}.sqlite" for stem in (name, "save"))
-    if not path.is_file():
-        pytest.skip("the shared traces are not part of the repository")
+    path, control = (h200(f"pytorch/{stem}") for stem in (name, "save"))
     (one,) = answer(path, "--drop", ".", "--steps", steps)["scenarios"]
     measured = traced_step_ns(control, "guess")
     assert one["step_low_ns"] <= measured <= one["step_high_ns"]
@@ -119,10 +116,7 @@ def test_the_bound_lies_between_the_engines_and_the_step() -> None:
 
 def test_the_bound_of_a_link_bound_program() -> None:
     """D2H 394 and H2D 393 ms lie one after the other in a step of 794."""
-    path = SHARED / "pytorch" / "offload_stream.sqlite"
-    if not path.is_file():
-        pytest.skip("the shared traces are not part of the repository")
-    result = no.whatif(path)
+    result = no.whatif(h200("pytorch/offload_stream"))
     assert result.step_ns is not None
     assert all(787e6 <= bound.step_ns <= result.step_ns for bound in result.bounds)
 
