@@ -16,6 +16,7 @@ from .gate_options import GateCommand, threshold_options
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import (
     FilePath,
+    accept_option,
     build_options,
     measuring_options,
     output_option,
@@ -56,6 +57,7 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 @output_option
 @stepping_options
 @measuring_options
+@accept_option
 @ranks_options
 def gate(
     traces: tuple[Path, ...],
@@ -73,6 +75,7 @@ def gate(
     window: str | None,
     config: Path | None,
     transfer_kernels: str | None,
+    accept: tuple[str, ...],
     **limits: Any,
 ) -> None:
     """Check limits on how much host transfer time is hidden; exit with 1 where one is not met.
@@ -84,7 +87,7 @@ def gate(
 
     thresholds = _thresholds(config, limits, history)
     wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, _measuring(config), transfer_kernels, None, wanted)
+    options = build_options(window, _measuring(config), transfer_kernels, None, wanted, accept)
     _check_asked(thresholds, history, last, label, write_baseline)
     paths, errors = find_all(traces)
     inputs = [*paths, *(path for path in (config, history) if path)]

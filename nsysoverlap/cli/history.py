@@ -12,6 +12,7 @@ from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import (
     FilePath,
+    accept_option,
     build_options,
     measuring_options,
     output_option,
@@ -41,6 +42,7 @@ label_option = click.option(
 @click.option("--replace", is_flag=True, help="Store a run anew that is there already.")
 @stepping_options
 @measuring_options
+@accept_option
 @ranks_options
 def record(
     traces: tuple[Path, ...],
@@ -53,6 +55,7 @@ def record(
     window: str | None,
     config: Path | None,
     transfer_kernels: str | None,
+    accept: tuple[str, ...],
     jobs: int | None,
     dask: str | None,
 ) -> None:
@@ -66,7 +69,7 @@ def record(
 
     labels = parse_labels(label)
     wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, config, transfer_kernels, None, wanted)
+    options = build_options(window, config, transfer_kernels, None, wanted, accept)
     paths, errors = find_all(traces)
     check_target(db, paths)
     report, unreadable = measure_all(paths, options, jobs, dask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,6 +74,17 @@ def measuring_options(function: Command) -> Command:
     )(function)
 
 
+def accept_option(function: Command) -> Command:
+    """A way past a health code that would stop everything."""
+    return click.option(
+        "--accept",
+        multiple=True,
+        metavar="CODE",
+        help="Go on in spite of this health code, such as copies-lost, and say so everywhere; may "
+        "be given several times. docs/gate.md lists the codes.",
+    )(function)
+
+
 def stepping_options(function: Command) -> Command:
     """Which steps are measured."""
     function = click.option(
@@ -123,15 +134,18 @@ def build_options(
     transfer_kernels: str | None = None,
     link_gbps: str | None = None,
     steps: StepSpec | None = None,
+    accepted: Sequence[str] = (),
 ) -> Options:
     """What the options say, checked; what the command line says wins over the file."""
     from ..core.window import Window, parse_window
+    from ..health.blocking import check_accepted
     from ..roles.config import load_config
     from ..roles.links import parse_link_override
     from ..roles.rules import RuleSet
     from ..run.analysis import Options
     from ..steps.plan import StepSpec
 
+    check_accepted(accepted)
     chosen = None if transfer_kernels is None else transfer_kernels == "auto"
     settings = load_config(config) if config else None
     links = settings.links if settings else None
@@ -143,6 +157,7 @@ def build_options(
         links=links if link_gbps is None else parse_link_override(link_gbps),
         config_name=settings.name if settings else None,
         steps=steps or StepSpec(),
+        accepted=tuple(sorted(set(accepted))),
     )
 
 

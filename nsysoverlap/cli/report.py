@@ -11,7 +11,14 @@ from ..core.errors import UsageError
 from ..core.output import check_target
 from .exits import ExitCode, one_line
 from .many import find_all, measure_all, ranks_options, traces_argument
-from .options import build_options, measuring_options, output_option, parse_steps, stepping_options
+from .options import (
+    accept_option,
+    build_options,
+    measuring_options,
+    output_option,
+    parse_steps,
+    stepping_options,
+)
 from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -43,6 +50,7 @@ FORMATS = ("text", "json", "markdown", "html")
     help="Which findings to print: the five that cost most, all, none, or one.",
 )
 @measuring_options
+@accept_option
 @click.option(
     "--link-gbps",
     metavar="H2D,D2H",
@@ -62,6 +70,7 @@ def report(
     window: str | None,
     config: Path | None,
     transfer_kernels: str | None,
+    accept: tuple[str, ...],
     link_gbps: str | None,
     jobs: int | None,
     dask: str | None,
@@ -78,7 +87,7 @@ def report(
     from ..show.view import View
 
     wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, config, transfer_kernels, link_gbps, wanted)
+    options = build_options(window, config, transfer_kernels, link_gbps, wanted, accept)
     view = View(_known_finding(findings), by)
     paths, errors = find_all(traces)
     if output is not None and not to_stdout(output):
