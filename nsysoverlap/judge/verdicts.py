@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
+from ..core.late import late
 from ..result.metrics import Metric, Scope
 
 
@@ -114,7 +115,4 @@ class Verdicts:
         return self.status is Status.PASSED
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import blocks_html
-        from ..show.say_verdicts import verdict_blocks
-
-        return blocks_html(verdict_blocks(self))
+        return str(late("verdicts_html")(self))

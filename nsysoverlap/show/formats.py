@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.errors import UsageError
 from ..draw.timeline_model import Timeline
 from ..result.model import OverlapReport
-from .html import render_html
+from .html_page import render_html
 from .interface import Layout, Reporter
 from .json import render_json
 from .markdown import render_markdown

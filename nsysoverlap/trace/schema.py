@@ -16,7 +16,7 @@ from ..core.errors import TraceFileError
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSpec:
     """One logical column: `candidates` in order of preference, `default` where absent or NULL."""
 
     name: str
@@ -30,11 +30,11 @@ class TableSpec:
     """A table we read and the columns we want from it."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSpec, ...]
 
 
-def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> Column:
-    return Column(name, candidates or (name,), default, required)
+def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> ColumnSpec:
+    return ColumnSpec(name, candidates or (name,), default, required)
 
 
 UNREADABLE = -(2**63)
@@ -92,6 +92,7 @@ RUNTIME = TableSpec(
 )
 _EVENT_COLUMNS = (
     *_ACTIVITY[2:7],
+    _column("event_id", "eventId", default=-1),
     _column("event_sync_id", "eventSyncId", default=-1),
 )
 OVERHEAD = TableSpec("PROFILER_OVERHEAD", (_START, _END))
@@ -156,8 +157,12 @@ EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
 BEGIN_CAPTURE_API = re.compile(r"^cu(da)?StreamBeginCapture")
 END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
 SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
+WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNCHRONIZE_API.pattern}")
+FREE_API = re.compile(r"^cu(da|Mem)Free(?!Async)")
+"""Freeing memory waits for the device too."""
+BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
 INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord"
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch|Free)|StreamWaitEvent|EventRecord|Free"
     r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
 )
 """Calls that put work on a stream, record it for later, order streams, or wait for the GPU."""

@@ -173,7 +173,7 @@ def test_names_of_calls_that_no_row_names(tmp_path: Path) -> None:
     scene = Scene()
     scene.run("h2d", 20, 1, 10, 30)
     scene.wait(7, 2, 1)
-    scene.run("compute", 7, 3, 5, 40)
+    scene.run("compute", 7, 3, 30, 40)
     source = scene.builder.write(tmp_path / "in.sqlite")
     execute(source, "DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
     execute(source, "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = -1")

@@ -9,26 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.formatting import clean_text, format_bytes, format_ns, number_of
-from ...core.palette import COLORS, ON_DARK
-from ...result.device_names import FEW_DEVICES, device_names
-from ...result.evidence import evidence_device
-from ...result.metrics import METRICS, STEP_MEAN, Scope
-from ...result.model import Finding, OverlapReport, format_share
-from ...result.scopes import measure
-from ...result.sentences import basis_line, headline
-from .. import say_report as sections
-from ..blocks import Block, Table, cleaned
-from ..interface import Layout
-from ..say_findings import findings_section
-from ..say_gains import gain_section
-from ..say_operations import kernels_table, operations_table
-from ..say_steps import steps_section, steps_table
-from ..say_transfers import transfers_section, unified_section
-from ..view import View
-from .charts import budget_chart, split_chart
-from .data import timeline_json
-from .step_chart import StepChart, step_chart
+from ..core.formatting import clean_text, format_bytes, format_ns, number_of
+from ..core.palette import COLORS, ON_DARK
+from ..result.device_names import FEW_DEVICES, device_names
+from ..result.evidence import evidence_device
+from ..result.metrics import METRICS, STEP_MEAN, Scope
+from ..result.model import Finding, OverlapReport, format_share
+from ..result.scopes import measure
+from ..result.sentences import basis_line, headline
+from . import say_report as sections
+from .blocks import Block, Table, cleaned
+from .html_charts import budget_chart, split_chart
+from .html_steps import StepChart, step_chart
+from .html_timeline import timeline_json
+from .interface import Layout
+from .say_findings import findings_section
+from .say_gains import gain_section
+from .say_operations import kernels_table, operations_table
+from .say_steps import steps_section, steps_table
+from .say_transfers import transfers_section, unified_section
+from .view import View
 
 MAX_ROWS = 400
 MAX_WORD = 12
