@@ -81,6 +81,7 @@ class VerdictFile(Document):
     notes: tuple[str, ...]
     verdicts: tuple[VerdictEntry, ...]
     losses: tuple[Loss, ...]
+    accepted: tuple[str, ...]
 
 
 def verdict_file(result: Verdicts) -> VerdictFile:
