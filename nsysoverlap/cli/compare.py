@@ -9,6 +9,7 @@ import click
 
 from ..core.output import check_target
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .many import find_all, measure_all, ranks_options
 from .options import (
     FilePath,
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ..result.model import OverlapReport
     from ..run.analysis import Options
 
-FORMATS = ("text", "markdown", "json")
-
 
 @click.command(
     cls=Plain,
@@ -36,7 +35,7 @@ FORMATS = ("text", "markdown", "json")
 @click.argument("a", type=FilePath())
 @click.argument("b", type=FilePath())
 @click.option(
-    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    "--format", "fmt", type=click.Choice(formats_of("compare")), default="text", show_default=True,
     help="Output format.",
 )  # fmt: skip
 @output_option
@@ -63,7 +62,6 @@ def compare(
     baseline. The options apply to traces only.
     """
     from ..judge.comparison import compare as compare_reports
-    from ..show.comparison_formats import render_comparison
 
     wanted = parse_steps(steps, skip_steps, step)
     options = build_options(window, config, transfer_kernels, None, wanted)
@@ -72,7 +70,7 @@ def compare(
     (report_a, whole_a), (report_b, whole_b) = (_load(side, options, jobs, dask) for side in (a, b))
     result = compare_reports(report_a, report_b, _names(a.resolve(), b.resolve()))
     width, color = stdout_width(output), stdout_color(output)
-    emit(render_comparison(result, fmt, width=width, color=color), output)
+    emit(render(result, fmt, width=width, color=color), output)
     if not (whole_a and whole_b and report_a.conclusive and report_b.conclusive):
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 

@@ -12,6 +12,7 @@ import click
 from ..core.errors import NsysOverlapError, UsageError
 from ..core.output import check_target
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .gate_options import GateCommand, threshold_options
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import (
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..judge.verdicts import Verdicts
     from ..result.model import OverlapReport
 
-FORMATS = ("text", "markdown", "json", "junit", "github")
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
@@ -50,7 +50,7 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
     help="Write what was measured as a baseline, unless the gate does not pass.",
 )
 @click.option(
-    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    "--format", "fmt", type=click.Choice(formats_of("gate")), default="text", show_default=True,
     help="Output format; github prints annotations and adds a job summary.",
 )  # fmt: skip
 @output_option
@@ -209,15 +209,13 @@ def _write(path: Path, report: OverlapReport) -> None:
 
 
 def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
-    from ..show.verdict_formats import render_verdicts
-
     width, color = stdout_width(output), stdout_color(output)
-    emit(render_verdicts(result, fmt, width=width, color=color), output)
+    emit(render(result, fmt, width=width, color=color), output)
     summary = os.environ.get(SUMMARY_VARIABLE)
     if fmt == "github" and summary:
         try:
             with open(summary, "a", encoding="utf-8") as file:
-                file.write(render_verdicts(result, "markdown") + "\n")
+                file.write(render(result, "markdown") + "\n")
         except OSError as error:
             raise NsysOverlapError(
                 f"The job summary cannot be written ({error.strerror}).",

@@ -9,6 +9,7 @@ import click
 from ..core.errors import UsageError
 from ..core.output import check_target
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import (
     FilePath,
@@ -101,7 +102,7 @@ def record(
     help="Draw the trend into FILE, such as trend.png or trend.svg.",
 )
 @click.option(
-    "--format", "fmt", type=click.Choice(("text", "markdown", "json")), default="text",
+    "--format", "fmt", type=click.Choice(formats_of("history")), default="text",
     show_default=True, help="Output format.",
 )  # fmt: skip
 @output_option
@@ -115,13 +116,7 @@ def history(
     output: Path | None,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
-    from ..judge.history_store import parse_labels, read_runs
-    from ..show.documents import HistoryFile
-    from ..show.interface import Layout
-    from ..show.json import as_json
-    from ..show.markdown import blocks_as_markdown
-    from ..show.say_history import history_blocks
-    from ..show.text import blocks_as_text
+    from ..judge.history_store import Trend, parse_labels, read_runs
 
     for target in (output, plot):
         if target is not None and not to_stdout(target):
@@ -130,14 +125,8 @@ def history(
         raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
-    if fmt == "json":
-        text = as_json(HistoryFile(tuple(runs)))
-    elif fmt == "markdown":
-        text = blocks_as_markdown(history_blocks(runs, db.name))
-    else:
-        layout = Layout(stdout_width(output), stdout_color(output))
-        text = blocks_as_text(history_blocks(runs, db.name), layout)
-    emit(text, output)
+    width, color = stdout_width(output), stdout_color(output)
+    emit(render(Trend(db.name, tuple(runs)), fmt, width=width, color=color), output)
     if plot is not None:
         from ..draw.plot_history import draw_history
 

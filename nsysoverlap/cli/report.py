@@ -10,11 +10,10 @@ import click
 from ..core.errors import UsageError
 from ..core.output import check_target
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .many import find_all, measure_all, ranks_options, traces_argument
 from .options import build_options, measuring_options, output_option, parse_steps, stepping_options
 from .terminal import Plain, emit, say, stdout_color, stdout_width, to_stdout
-
-FORMATS = ("text", "json", "markdown", "html")
 
 
 @click.command(
@@ -25,7 +24,7 @@ FORMATS = ("text", "json", "markdown", "html")
 )
 @traces_argument
 @click.option(
-    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+    "--format", "fmt", type=click.Choice(formats_of("report")), default="text", show_default=True,
     help="Output format.",
 )  # fmt: skip
 @output_option
@@ -74,7 +73,6 @@ def report(
     """
     from ..draw.timeline_data import TimelineBuilder
     from ..result.evidence import evidence_stretches
-    from ..show.formats import render
     from ..show.view import View
 
     wanted = parse_steps(steps, skip_steps, step)

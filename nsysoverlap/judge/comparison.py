@@ -90,10 +90,9 @@ class Comparison:
         return next((change for change in self.split if change.name == "step_ms"), None)
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import blocks_html
-        from ..show.say_comparison import comparison_blocks
+        from ..show.notebook import result_html
 
-        return blocks_html(comparison_blocks(self))
+        return result_html(self)
 
 
 def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:

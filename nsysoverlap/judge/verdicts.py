@@ -113,7 +113,6 @@ class Verdicts:
         return self.status is Status.PASSED
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import blocks_html
-        from ..show.say_verdicts import verdict_blocks
+        from ..show.notebook import result_html
 
-        return blocks_html(verdict_blocks(self))
+        return result_html(self)

@@ -357,6 +357,6 @@ class OverlapReport(Document):
         return report_frame(self, table)
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import report_html
+        from ..show.notebook import result_html
 
-        return report_html(self)
+        return result_html(self)
