@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .core.late import find_late_with
 
 if TYPE_CHECKING:
     from .core.errors import NsysOverlapError
@@ -52,6 +53,14 @@ _HOMES = {
     "read_trace": "trace.load",
 }
 
+_LATE_HOMES = {
+    "activities_frame": "result.frames",
+    "report_frame": "result.frames",
+    "result_html": "show.notebook",
+    "trace_html": "show.notebook",
+}
+"""What methods ask `core.late` for."""
+
 __all__ = [
     "IntervalSet",
     "NsysOverlapError",
@@ -79,9 +88,15 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
+    value = globals()[name] = _imported(name, _HOMES)
     return value
+
+
+def _imported(name: str, homes: dict[str, str]) -> Any:
+    return getattr(import_module(f".{homes[name]}", __name__), name)
+
+
+find_late_with(lambda name: _imported(name, _LATE_HOMES))
 
 
 def __dir__() -> list[str]:

@@ -129,7 +129,9 @@ def test_migrations_are_measured_only_where_asked_and_not_by_step() -> None:
 
 
 def test_blocking_time_may_be_unknown() -> None:
-    assert "cannot tell which time was blocking" in value(plain(), "both.blocking_ms").reason
+    assert (
+        "cannot tell who waited for the exposed time" in value(plain(), "both.blocking_ms").reason
+    )
 
 
 def test_opaque_time_leaves_a_split_open_only_where_it_matters() -> None:

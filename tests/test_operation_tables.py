@@ -32,7 +32,7 @@ def test_five_most_exposed_by_default() -> None:
         *("4", "6.9 ms", "40.0 %", "6.8 %"),
     )
     assert found.note == (
-        "19 more: --by op. 98.2 % of the bytes have an operation; whether compute waited is known "
+        "19 more: --by op. 98.2 % of the bytes have an operation; who waited is known "
         "for 76.0 % of the exposed time."
     )
 

@@ -41,7 +41,7 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_on_colours_is_legible(theme: int) -> None:
-    css = (PACKAGE / "show/html/templates/page.css").read_text(encoding="utf-8")
+    css = (PACKAGE / "show/templates/page.css").read_text(encoding="utf-8")
     for kind in ON_DARK:
         name = "on-deep" if kind in ("h2d", "opaque") else "on-fill"
         (pair,) = re.findall(rf"--{name}: light-dark\((.*?), (.*?)\)", css)

@@ -73,6 +73,8 @@ reliefs = st.builds(Relief, counts, counts, counts)
 def overlaps(draw: st.DrawFn) -> Overlap:
     compute, comm, exposed = draw(counts), draw(counts), draw(counts)
     n_bytes = draw(counts)
+    waited = st.integers(0, exposed)
+    waits = draw(st.none() | st.tuples(waited, waited, waited).map(sorted))
     return Overlap(
         n=draw(counts),
         n_by_kernel=draw(counts),
@@ -84,7 +86,9 @@ def overlaps(draw: st.DrawFn) -> Overlap:
         hidden_by_comm_ns=comm,
         exposed_ns=exposed,
         exposed_under_other_ns=draw(st.integers(0, exposed)),
-        blocking_ns=draw(st.none() | counts),
+        blocking_ns=None if waits is None else waits[0],
+        host_blocking_ns=None if waits is None else waits[1] - waits[0],
+        unawaited_ns=None if waits is None else waits[2] - waits[1],
         # JSON carries the duration of the copies as a rate, which needs bytes.
         copy_ns=draw(counts) if n_bytes else 0,
     )
@@ -265,7 +269,8 @@ def test_the_shape_is_the_documented_one() -> None:
     assert list(values["devices"][0]["h2d"]) == [
         *("n", "n_by_kernel", "bytes", "bytes_estimated", "busy_ns", "wall_ns"),
         *("hidden_by_compute_ns", "hidden_by_comm_ns", "exposed_ns", "exposed_under_other_ns"),
-        *("blocking_ns", "hidden_share", "covered_share", "gb_per_s"),
+        *("blocking_ns", "host_blocking_ns", "unawaited_ns"),
+        *("hidden_share", "covered_share", "unresolved_ns", "gb_per_s"),
     ]
     details = small().to_dict()
     assert list(details["operations"][0]) == [
@@ -372,13 +377,33 @@ def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
     assert not validator().is_valid(values)
 
 
-@pytest.mark.parametrize("path", KEYS, ids=lambda path: ".".join(map(str, path)))
+ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns")
+"""Keys that reports of the first version lack."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in KEYS if path[-1] not in ADDED],
+    ids=lambda path: ".".join(map(str, path)),
+)
 def test_a_missing_key_is_named(path: Path) -> None:
     values = copy.deepcopy(small().to_dict())
     del at(values, path[:-1])[path[-1]]
     wanted = "not an nsysoverlap report" if path == ("format",) else f"lacks '{path[-1]}'"
     with pytest.raises(ConfigError, match=wanted):
         OverlapReport.from_dict(values)
+
+
+def test_an_older_report_does_not_know_of_the_host() -> None:
+    values = copy.deepcopy(small().to_dict())
+    part = values["devices"][0]["h2d"]
+    assert part["exposed_ns"] > 10
+    for name in ADDED:
+        del part[name]
+    part["blocking_ns"] = 10
+    found = OverlapReport.from_dict(values).devices[0].h2d
+    assert (found.blocking_ns, found.host_blocking_ns) == (10, None)
+    assert found.unresolved_ns == found.exposed_ns - 10
 
 
 @pytest.mark.parametrize("values", [None, [], "x", 3, {}, {"format": "other"}])

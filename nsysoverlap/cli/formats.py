@@ -18,7 +18,7 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "text": ("text", _ALL),
     "json": ("json", _ALL),
     "markdown": ("markdown", _ALL),
-    "html": ("html.page", _ALL),
+    "html": ("html_page", _ALL),
     "junit": ("junit", ("gate",)),
     "github": ("github", ("gate",)),
 }

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from .options import single_trace, trace_argument
+from .given import Given, command, format_option
 from .screen import key_values, render_blocks
-from .terminal import Plain, emit, progress
+from .terminal import emit, progress
 
 if TYPE_CHECKING:
     from ..result.model import OverlapReport
@@ -18,31 +15,26 @@ if TYPE_CHECKING:
     from ..trace.model import Device, Trace
 
 
-@click.command(
-    cls=Plain,
-    short_help="What a trace holds: versions, GPUs, row counts, settings, health.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+@command(
+    "What a trace holds: versions, GPUs, row counts, settings, health.",
+    "0 done, 2 bad usage or unreadable file",
+    "trace",
 )
-@trace_argument
-@click.option(
-    "--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True,
-    help="Output format.",
-)  # fmt: skip
-def info(trace: Path, fmt: str) -> None:
+@format_option("text", "json")
+def info(given: Given, fmt: str) -> None:
     """Show what a trace holds and what to know before trusting its numbers.
 
-    Of the environment only variables that matter here are shown (XLA_FLAGS, JAX_*, NCCL_* and
-    the like), and no paths, users or hosts.
+    Of the environment only variables that matter here are shown (XLA_FLAGS and some of JAX, NCCL
+    and CUDA), and no paths, users or hosts.
     """
-    from ..run.analysis import Options, analyze_trace
+    from ..run.analysis import analyze_trace
     from ..run.many import open_trace
     from ..show.documents import info_file
     from ..show.json import as_json
     from ..trace.load import table_counts
     from ..trace.nsys_export import REPORT_SUFFIXES, export_report
 
-    path = single_trace(trace)
-    options = Options()
+    options, path = given.options, given.path
     with progress(f"Reading {path.name}"):
         loaded = open_trace(path, options)
         report = analyze_trace(loaded, options)

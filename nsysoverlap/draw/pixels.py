@@ -46,7 +46,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Columns:
+class PixelColumns:
     """A stretch of time cut into `COLUMNS` columns of `width_ns` each."""
 
     start_ns: int

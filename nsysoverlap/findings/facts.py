@@ -13,13 +13,12 @@ from ..measure.case import DeviceCase
 from ..measure.relief import relief_curve
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
+from ..trace.cupti import MemoryKind
 from .context import Context
 from .remedies import xla_flags
 
 MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
-_PAGEABLE = 0
-"""ENUM_CUDA_MEM_KIND of pageable host memory."""
 
 
 def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
@@ -29,7 +28,7 @@ def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
     at = rows.row[~rows.by_kernel]
     is_h2d = rows.role[~rows.by_kernel] == Role.H2D
     result[~rows.by_kernel] = (
-        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == _PAGEABLE
+        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == MemoryKind.PAGEABLE
     )
     return result if role is None else result & (rows.role == role)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
+from ..core.late import late
 from ..result.metrics import Metric, Scope
 
 
@@ -113,6 +114,4 @@ class Verdicts:
         return self.status is Status.PASSED
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import result_html
-
-        return result_html(self)
+        return str(late("result_html")(self))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.formatting import device_label, number_of
 from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Severity, Share, Span, plain
-from .numbers import Overlap, Relief, TimeBudget, format_share, share
+from ..core.late import late
+from .numbers import WAITS, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,
     Bounds,
@@ -252,7 +253,7 @@ class Totals:
         """The first part whose integers differ in what a file states; rates are no sums."""
         for part in fields(self):
             own, other = getattr(self, part.name), getattr(stated, part.name)
-            names = {f.name for f in fields(own)} - {"copy_ns", "blocking_ns"}
+            names = {f.name for f in fields(own)} - {"copy_ns", *WAITS}
             if any(getattr(own, name) != getattr(other, name) for name in names):
                 return part.name
         return None
@@ -352,11 +353,8 @@ class OverlapReport(Document):
 
     def to_frame(self, table: str = "devices") -> pd.DataFrame:
         """One of the tables of docs/dataframes.md as a DataFrame, which lists their columns."""
-        from .frames import report_frame
-
-        return report_frame(self, table)
+        frame: pd.DataFrame = late("report_frame")(self, table)
+        return frame
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import result_html
-
-        return result_html(self)
+        return str(late("result_html")(self))

@@ -10,16 +10,21 @@ from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from ..core.formatting import format_share
-from ..core.json_model import Count, GbPerS, Limits, Share, Unseen, plain
+from ..core.json_model import Count, GbPerS, Later, Limits, Share, Unseen, plain
 
 __all__ = [
     "BUDGET_ROLES",
+    "WAITS",
     "Overlap",
     "Relief",
     "TimeBudget",
     "format_share",
     "share",
 ]
+
+
+WAITS = ("blocking_ns", "host_blocking_ns", "unawaited_ns")
+"""The fields of an `Overlap` that say who waited."""
 
 
 def share(part: int, whole: int) -> float | None:
@@ -33,7 +38,9 @@ class Overlap:
 
     `wall_ns == hidden_by_compute_ns + hidden_by_comm_ns + exposed_ns`, always. Instances of
     different devices, ranks or steps add; streams of one device overlap and do not.
-    `blocking_ns` is None where the trace cannot tell.
+    Of the exposed time compute waited for `blocking_ns`, else the host for `host_blocking_ns`, and
+    nothing for `unawaited_ns`; the rest, `unresolved_ns`, the trace cannot tell. The three are None
+    where it can tell of none.
     """
 
     n: Count = 0
@@ -47,19 +54,23 @@ class Overlap:
     exposed_ns: Count = 0
     exposed_under_other_ns: Count = 0
     blocking_ns: Count | None = None
+    host_blocking_ns: Later[Count | None] = None
+    unawaited_ns: Later[Count | None] = None
     copy_ns: Unseen[int] = 0
     """Unclipped duration of the copies that moved `bytes`: the denominator of `gb_per_s`."""
-    json_last: ClassVar = ("hidden_share", "covered_share", "gb_per_s")
+    json_last: ClassVar = ("hidden_share", "covered_share", "unresolved_ns", "gb_per_s")
 
     def __post_init__(self) -> None:
         parts = self.hidden_by_compute_ns + self.hidden_by_comm_ns + self.exposed_ns
         if parts != self.wall_ns or not 0 <= self.exposed_under_other_ns <= self.exposed_ns:
             raise AssertionError(f"transfer time does not add up: {self}")
+        if not 0 <= self.unresolved_ns <= self.exposed_ns:
+            raise AssertionError(f"waits do not add up: {self}")
 
     def __add__(self, other: Overlap) -> Overlap:
         one, two = self.__dict__, other.__dict__
-        summed = {name: one[name] + two[name] for name in one if name != "blocking_ns"}
-        return Overlap(**summed, blocking_ns=_add_blocking(self, other))
+        summed: dict[str, Any] = {name: _add(one[name], two[name]) for name in one}
+        return Overlap(**summed)
 
     @property
     def hidden_share(self) -> Share | None:
@@ -70,6 +81,11 @@ class Overlap:
     def covered_share(self) -> Share | None:
         """Share of the wall time behind compute or communication."""
         return share(self.hidden_by_compute_ns + self.hidden_by_comm_ns, self.wall_ns)
+
+    @property
+    def unresolved_ns(self) -> Later[Count]:
+        """Exposed time of which the trace cannot tell whether anything waited for it."""
+        return self.exposed_ns - sum(getattr(self, name) or 0 for name in WAITS)
 
     @property
     def gb_per_s(self) -> GbPerS | None:
@@ -88,11 +104,8 @@ class Overlap:
         return cls(**own, copy_ns=round(known["bytes"] / rate) if rate else 0)
 
 
-def _add_blocking(one: Overlap, two: Overlap) -> int | None:
-    known = [o.blocking_ns for o in (one, two) if o.wall_ns or o.blocking_ns is not None]
-    if not known:
-        return None
-    return None if None in known else sum(value for value in known if value is not None)
+def _add(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else one + two
 
 
 @dataclass(frozen=True)

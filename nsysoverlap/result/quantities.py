@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from operator import attrgetter
 
-from ..core.formatting import format_bytes
+from ..core.formatting import NONE, format_bytes, format_share
 from ..core.limits import Unit
 from .columns import Column, Place
 from .numbers import BUDGET_ROLES, Overlap, Relief, TimeBudget
@@ -21,6 +22,32 @@ def exactly(part: int | None, whole: int) -> Fraction | None:
 def _size(part: Overlap) -> str:
     """Bytes moved, with a tilde where those of kernels are estimated."""
     return f"{'~' if part.bytes_estimated else ''}{format_bytes(part.bytes + part.bytes_estimated)}"
+
+
+_UNTOLD_SHARE = 1000
+"""What may be unknown of the exposed time, one part in so many, before a gate cannot tell."""
+_UNTOLD = ": the trace cannot tell who waited for the exposed time"
+
+
+def _told(name: str, part: Overlap) -> int | None:
+    """A part of the exposed time, where next to nothing is unknown: a limit may be held to it."""
+    told = part.unresolved_ns * _UNTOLD_SHARE <= part.exposed_ns
+    ns: int | None = getattr(part, name)
+    return ns if told else None
+
+
+def _at_least(ns: int | None, part: Overlap) -> str:
+    """A share of the exposed time; `at least` so much where the trace leaves more open, and a dash
+    where it may be nothing or not.
+    """
+    share = exactly(ns, part.exposed_ns)
+    least = format_share(None if share is None else float(share))
+    if ns is None or not part.unresolved_ns:
+        return least
+    most = format_share(float(Fraction(ns + part.unresolved_ns, part.exposed_ns)))
+    if most == least:
+        return least
+    return f"≥{least}" if ns else NONE
 
 
 OVERLAP: tuple[Column[Overlap], ...] = (
@@ -61,12 +88,42 @@ OVERLAP: tuple[Column[Overlap], ...] = (
     Column(
         "blocking_ns", Unit.TIME,
         "part of the exposed time that compute demonstrably waited for; missing where unknown",
-        attrgetter("blocking_ns"), "blocking", Place.FRAME, "blocking_ms", False,
-        absent=": the trace cannot tell which time was blocking",
+        attrgetter("blocking_ns"), "compute waited",
     ),
     Column(
         "blocking_share", Unit.SHARE, "share of the exposed time that compute waited for",
-        lambda o: exactly(o.blocking_ns, o.exposed_ns), "of it blocking", Place.NOWHERE,
+        lambda o: exactly(o.blocking_ns, o.exposed_ns), "compute waited", Place.NOWHERE,
+        show=lambda o: _at_least(o.blocking_ns, o),
+    ),
+    Column(
+        "host_blocking_ns", Unit.TIME,
+        "part of the exposed time that a host thread waited for, and compute did not",
+        attrgetter("host_blocking_ns"), "host waited",
+    ),
+    Column(
+        "host_blocking_share", Unit.SHARE, "share of the exposed time that the host waited for",
+        lambda o: exactly(o.host_blocking_ns, o.exposed_ns), "host waited", Place.NOWHERE,
+        show=lambda o: _at_least(o.host_blocking_ns, o),
+    ),
+    Column(
+        "unawaited_ns", Unit.TIME, "part of the exposed time that nothing waited for",
+        attrgetter("unawaited_ns"), "nothing waited",
+    ),
+    Column(
+        "unresolved_ns", Unit.TIME,
+        "part of the exposed time of which the trace cannot tell whether anything waited",
+        attrgetter("unresolved_ns"), "unknown",
+    ),
+    *(
+        Column(
+            f"known_{name}", Unit.TIME, f"exposed time that {who} waited for",
+            partial(_told, name), f"{who} waited", Place.NOWHERE, metric, better, absent=_UNTOLD,
+        )
+        for name, who, metric, better in (
+            ("blocking_ns", "compute", "blocking_ms", False),
+            ("host_blocking_ns", "the host, and not compute,", "host_blocking_ms", False),
+            ("unawaited_ns", "nothing", "unawaited_ms", None),
+        )
     ),
     Column(
         "hidden_share", Unit.SHARE, "share of the transfer time behind compute",

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 from ..core.errors import ConfigError
 from ..core.patterns import bounded
+from ..trace.cupti import DEVICE_MEMORY
 from ..trace.model import Copies, Trace, qualified_name
-from .rule_table import COPY_RULES, DEVICE_MEMORY_KINDS, KERNEL_RULES, CopyRule, Role, Rule
+from .rule_table import COPY_RULES, KERNEL_RULES, CopyRule, Role, Rule
 
 __all__ = [
     "Classified",
@@ -218,7 +219,7 @@ def _slow_as_a_host_link(trace: Trace, row: Int64Array, threads: Int64Array) -> 
 def _copy_roles(copies: Copies) -> UInt8Array:
     role = np.full(len(copies), Role.OTHER, np.uint8)
     on_device = np.zeros(256, bool)
-    on_device[list(DEVICE_MEMORY_KINDS)] = True
+    on_device[list(DEVICE_MEMORY)] = True
     # Last rule first, so that the first rule that matches has the last word.
     for rule in reversed(COPY_RULES):
         taken = np.isin(copies.copy_kind, rule.copy_kinds)

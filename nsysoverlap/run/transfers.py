@@ -10,6 +10,7 @@ from ..core.arrays import Int64Array
 from ..measure.hiders import top_hiding_kernel
 from ..measure.lanes import Transfers, device_lanes
 from ..roles.rules import Classified, Role, classify
+from ..trace.cupti import MEMORY_KINDS, MemoryKind
 from ..trace.model import Trace, short_name
 from .analysis import Options
 
@@ -19,17 +20,6 @@ DIRECTION_NAMES = {
     Role.UNIFIED_H2D: "unified_h2d",
     Role.UNIFIED_D2H: "unified_d2h",
 }
-MEMORY_KINDS = (
-    "pageable",
-    "pinned",
-    "device",
-    "array",
-    "managed",
-    "device_static",
-    "managed_static",
-    "unknown",
-)
-"""ENUM_CUDA_MEM_KIND of nsys exports; CUPTI's own numbers differ by one."""
 
 COLUMNS = (
     "start_ns",
@@ -145,4 +135,4 @@ def _copy_columns(trace: Trace, rows: Transfers) -> dict[str, list[Any]]:
 
 
 def _memory_kind(kind: int) -> str:
-    return MEMORY_KINDS[kind] if kind < len(MEMORY_KINDS) else "unknown"
+    return MEMORY_KINDS[min(kind, MemoryKind.UNKNOWN)]

@@ -17,12 +17,14 @@ from .view import View
 N_SHORT = 5
 N_FULL = 15
 N_KERNELS = 5
+_HOST = "host waited"
 _STACKED = {
     "operation": ("operation", "followed_by"),
     "n, size": ("n", "size"),
     "wall, hidden": ("wall_ns", "hidden_share"),
     f"exposed, {STEP_MEAN}": ("exposed_ns", "exposed_per_step_ns"),
-    "blocking": ("blocking_ns", "blocking_share"),
+    "compute waited": ("blocking_ns", "blocking_share"),
+    _HOST: ("host_blocking_ns", "host_blocking_share"),
     "GB/s": ("gb_per_s",),
 }
 """Columns of the long table: what stands in the first row of an operation, and below it."""
@@ -41,10 +43,17 @@ def _stepped(shown: Sequence[OperationReport]) -> bool:
     return any(operation.exposed_per_step_ns is not None for operation in shown)
 
 
+def _hosted(shown: Sequence[OperationReport]) -> bool:
+    """Whether the host waited for any of them."""
+    return any(operation.overlap.host_blocking_ns for operation in shown)
+
+
 def _short_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Table:
     # The time of a step says more than that of all, where there are steps.
-    left_out = "exposed_ns" if _stepped(shown) else "exposed_per_step_ns"
-    columns = [column for column in at(OPERATION, Place.TEXT) if column.name != left_out]
+    left_out = {"exposed_ns" if _stepped(shown) else "exposed_per_step_ns"}
+    if not _hosted(shown):
+        left_out.add("host_blocking_share")
+    columns = [column for column in at(OPERATION, Place.TEXT) if column.name not in left_out]
     others = len(report.operations) - len(shown)
     rest = f"{others} more: --by op. " if others else ""
     note = f"{rest}{_mean(report)}{_known(report)}".rstrip()
@@ -55,15 +64,16 @@ def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tabl
     """Two rows an operation: amounts, and below them shares, the mean step and what followed."""
     note = (
         "'Then' names the kernel that followed most of the exposed time; hidden is the share "
-        "behind compute, blocking the exposed time for which compute demonstrably waited. "
+        "behind compute; waited is the exposed time for which compute, or else the host, did. "
     )
     total = len(report.operations)
     if total > len(shown):
         note += f"Shown are {len(shown)} of {total}; all are in the JSON report. "
     note = f"{note}{_mean(report)}{_known(report)} {_left_over(report)}".rstrip()
-    stacked = [named(OPERATION, *names) for names in _STACKED.values()]
+    pairs = {name: names for name, names in _STACKED.items() if _hosted(shown) or name != _HOST}
+    stacked = [named(OPERATION, *names) for names in pairs.values()]
     rows = tuple(row for operation in shown for row in _two_rows(operation, stacked))
-    return Table("Operations by exposed time", tuple(_STACKED), rows, note)
+    return Table("Operations by exposed time", tuple(pairs), rows, note)
 
 
 def _two_rows(
@@ -113,7 +123,7 @@ def _known(report: OverlapReport) -> str:
     text = f"{named} of the bytes have an operation"
     if known.exposed_ns:
         told = format_share(share(known.resolved_ns, known.exposed_ns))
-        text += f"; whether compute waited is known for {told} of the exposed time"
+        text += f"; who waited is known for {told} of the exposed time"
     return f"{text}."
 
 

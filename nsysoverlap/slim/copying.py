@@ -80,7 +80,12 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
         copy.events(spec, selection.activity)
     host = selection.host(copy.db, found)
     calls = ", ".join(map(str, interesting_calls(original, found))) or "NULL"
-    copy.events(schema.RUNTIME, lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({calls})", host)
+    copy.events(
+        schema.RUNTIME,
+        lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({calls})",
+        host,
+        selection.launches(found),
+    )
     kinds = f"{PUSH_POP}, {START_END}"
     copy.events(
         schema.NVTX,
@@ -93,6 +98,7 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
     copy.events(schema.OVERHEAD)
     for spec in (schema.GPU, schema.CUDA_DEVICE):
         copy.described(original, spec)
+    copy.described(original, schema.ANALYSIS)
     copy.strings(calls)
     copy.values(found.find(schema.DIAGNOSTIC), diagnostics(original, found))
     copy.values(

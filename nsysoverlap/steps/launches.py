@@ -10,6 +10,7 @@ import numpy as np
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
 from ..trace.host import HostSide, Ranges
 from ..trace.model import Activities, Trace
+from .stalls import Stalls, stalls_of
 
 _SPARSE = 16
 _ROWS_AT_ONCE = 1 << 20
@@ -37,6 +38,11 @@ class Launches:
             if mine.any():
                 found[process] = _Calls.of(calls.correlation_id, mine)
         return found
+
+    @cached_property
+    def stalls(self) -> Stalls:
+        """When host threads waited for the GPU."""
+        return stalls_of(self._trace, self.of)
 
     @cached_property
     def _stream_pid(self) -> Int64Array:

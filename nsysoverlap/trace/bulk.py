@@ -23,7 +23,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.threads import usable_threads
 from .database import connect
 from .guard import Guarded
-from .pages import Layout, PageFile, UnusualError, find_layout, read_pages
+from .pages import PageFile, RowLayout, UnusualError, find_layout, read_pages
 from .schema import UNREADABLE, FoundTable
 
 BLOCK_ROWS = 1 << 16
@@ -110,7 +110,7 @@ def read_blocks(
 def _from_pages(
     pool: connect_many,
     file: PageFile,
-    layout: Layout,
+    layout: RowLayout,
     query: Query,
     digest: Callable[[Block], T],
 ) -> Iterator[T]:

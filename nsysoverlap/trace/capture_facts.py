@@ -21,6 +21,10 @@ from .source import Source
 from .values import integer, text
 
 _ENVIRONMENT = re.compile(r"(^|:)ENVIRONMENT_VARIABLE$")
+_OWN_KEY = re.compile(r"(PROCESS_\d{1,9}:)?ENVIRONMENT_VARIABLE")
+_IDENTITY = re.compile(r"host\s*name|user\s*name|^user$", re.IGNORECASE)
+_IDENTITY_VARIABLES = ("USER", "LOGNAME", "USERNAME", "HOSTNAME", "HOST", "SLURMD_NODENAME")
+_SHORTEST_NAME = 3
 _OPTIONS = {
     "CUDA_GRAPH_TRACE_OPTIONS:MODE": "CUDA_GRAPH_TRACE_MODE",
     "CUDA_SKIP_SOME_API_CALLS": "CUDA_SKIP_SOME_API_CALLS",
@@ -55,6 +59,23 @@ def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tupl
     return [(name, text(value) or "") for key, value in rows if (name := text(key))]
 
 
+def identities(connection: sqlite3.Connection, found: Schema) -> frozenset[str]:
+    """Names of the machine and its user that the export itself tells, whole and without domain."""
+    names: list[str] = []
+    system, capture = found.find(schema.SYSTEM), found.find(schema.META_CAPTURE)
+    if system is not None and system.sql("name") and system.sql("value"):
+        rows = _name_values(connection, system)
+        names += [value for name, value in rows if _IDENTITY.search(name)]
+    for key, value in [] if capture is None else _name_values(connection, capture):
+        variable, _, setting = value.partition("=")
+        if _ENVIRONMENT.search(key) and variable in _IDENTITY_VARIABLES:
+            names.append(setting.strip().strip('"'))
+        elif _IDENTITY.search(key):
+            names.append(value)
+    parts = {part for name in names for part in (name, name.split(".")[0])}
+    return frozenset(part for part in parts if len(part) >= _SHORTEST_NAME and not part.isdigit())
+
+
 def shareable_settings(connection: sqlite3.Connection, found: Schema) -> list[tuple[str, str, str]]:
     """(key, setting, value) of the capture's allow-listed settings, values scrubbed.
 
@@ -67,7 +88,9 @@ def shareable_settings(connection: sqlite3.Connection, found: Schema) -> list[tu
             variable, _, setting = value.partition("=")
             if allowed_setting(variable):
                 shown = scrub_value(variable, setting.strip().strip('"'))
-                settings.append((key, variable, f'{variable}="{shown}"'))
+                # What stands before it may be a path.
+                own = key if _OWN_KEY.fullmatch(key) else "ENVIRONMENT_VARIABLE"
+                settings.append((own, variable, f'{variable}="{shown}"'))
             continue
         option = _OPTIONS.get(re.sub(r"^PROCESS_\d+:", "", key))
         if option is not None:
@@ -101,7 +124,8 @@ def diagnostics(connection: sqlite3.Connection, found: Schema) -> tuple[tuple[in
         connection,
         f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}",  # noqa: S608
     )
-    said = [(integer(level), scrub(text(message) or "")) for level, message in rows]
+    names = identities(connection, found)
+    said = [(integer(level), scrub(text(message) or "", names)) for level, message in rows]
     known = [(_ERROR if level is None else level, message, level) for level, message in said]
     return tuple(
         (level, message)

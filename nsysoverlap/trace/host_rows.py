@@ -24,7 +24,8 @@ _TEXT_ROWS = 10_000
 
 
 def read_host(source: Source, *, ranges: bool) -> HostSide:
-    """Calls, ranges and threads; NVTX ranges only where wanted. Waits come with `read_waits`."""
+    """Calls, ranges and threads; NVTX ranges only where wanted. Waits and
+    synchronisations are in `wait_rows`."""
     found = source.found
     tids, texts = Codes(), _Texts()
     calls_table = found.find(schema.RUNTIME)
@@ -87,7 +88,7 @@ def _usable(block: Block) -> BoolArray:
 
 
 def interesting_calls(connection: sqlite3.Connection, found: Schema) -> dict[int, str]:
-    """StringIds id -> name of every call that launches, copies, sets, records or waits."""
+    """StringIds id -> name of every call that launches, copies, records or waits."""
     table = found.find(schema.STRINGS)
     if table is None:
         return {}

@@ -23,7 +23,7 @@ from .model import Stream, Trace, TraceInfo
 from .schema import Schema
 from .source import Source
 from .strings import strings
-from .wait_rows import read_host_waits, read_waits
+from .wait_rows import read_waits
 
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
@@ -113,8 +113,7 @@ def _read(
         _recode(table, "stream", [place[key] for key in keys])
 
     host = read_host(source, ranges=ranges)
-    waits = read_waits(source, host, streams) if ranges else None
-    host_waits = read_host_waits(source, host, streams) if ranges else HostWaits()
+    waits, host_waits = read_waits(source, host, streams) if ranges else (None, HostWaits())
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..._version import __version__
-from ...core.formatting import clean_text, number_of
-from ...core.palette import COLORS, ON_DARK
-from ...judge.comparison import Comparison
-from ...judge.history_store import Trend
-from ...result.device_names import device_names
-from ...result.model import OverlapReport
-from ..blocks import Block, Section, Table
-from ..interface import Layout
-from ..sections import Result, sections_of
-from ..view import View
-from .data import timeline_json
-from .report_parts import report_parts
+from .._version import __version__
+from ..core.formatting import clean_text, number_of
+from ..core.palette import COLORS, ON_DARK
+from ..judge.comparison import Comparison
+from ..judge.history_store import Trend
+from ..result.device_names import device_names
+from ..result.model import OverlapReport
+from .blocks import Block, Section, Table
+from .html_report import report_parts
+from .html_timeline import timeline_json
+from .interface import Layout
+from .sections import Result, sections_of
+from .view import View
 
 MAX_WORD = 12
 """Characters of what needs no room to wrap in."""

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.formatting import clean_text, format_bytes, format_ns
-from ...result.device_names import FEW_DEVICES, device_names
-from ...result.evidence import evidence_device
-from ...result.metrics import METRICS, STEP_MEAN, Scope
-from ...result.model import Finding, OverlapReport, format_share
-from ...result.scopes import measure
-from ..blocks import Entries, Section, Table, cleaned
-from ..say_operations import kernels_table, operations_table
-from ..say_steps import steps_table
-from .charts import budget_chart, split_chart
-from .step_chart import StepChart, step_chart
+from ..core.formatting import clean_text, format_bytes, format_ns
+from ..result.device_names import FEW_DEVICES, device_names
+from ..result.evidence import evidence_device
+from ..result.metrics import METRICS, STEP_MEAN, Scope
+from ..result.model import Finding, OverlapReport, format_share
+from ..result.scopes import measure
+from .blocks import Entries, Section, Table, cleaned
+from .html_charts import budget_chart, split_chart
+from .html_steps import StepChart, step_chart
+from .say_operations import kernels_table, operations_table
+from .say_steps import steps_table
 
 MAX_ROWS = 400
 Part = tuple[str, Any]

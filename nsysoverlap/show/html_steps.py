@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ...core.formatting import clean_text, format_ns
-from ...result.model import DeviceReport, StepReport, format_share
-from ...result.numbers import Overlap, TimeBudget
-from .charts import BUDGET_TITLES, Segment, _budget_times
+from ..core.formatting import clean_text, format_ns
+from ..result.model import DeviceReport, StepReport, format_share
+from ..result.numbers import Overlap, TimeBudget
+from .html_charts import BUDGET_TITLES, BarPart, _budget_times
 
 WIDTH, HEIGHT = 960.0, 320.0
 LEFT, RIGHT = 62.0, 950.0
@@ -21,12 +21,12 @@ MAX_BARS = 120
 
 
 @dataclass(frozen=True)
-class Column:
+class StepBar:
     """One bar: its steps in words, and its parts from the bottom up (`x` is their y)."""
 
     x: float
     width: float
-    segments: tuple[Segment, ...]
+    segments: tuple[BarPart, ...]
     title: str
     label: str
 
@@ -46,7 +46,7 @@ class StepChart:
 
     title: str
     description: str
-    columns: tuple[Column, ...]
+    columns: tuple[StepBar, ...]
     lines: tuple[Line, ...]
     ticks: tuple[tuple[float, str], ...]
     legend: tuple[tuple[str, str], ...]
@@ -89,14 +89,14 @@ def _mean_ns(group: Sequence[StepReport]) -> float:
 
 def _column(
     group: Sequence[StepReport], x: float, width: float, highest: float, place: int, n: int
-) -> Column:
+) -> StepBar:
     budget = sum((step.time_budget for step in group), TimeBudget())
     segments, y = [], BOTTOM
     for kind, ns in _budget_times(budget).items():
         height = (BOTTOM - TOP) * ns / len(group) / highest
         y -= height
         if ns:
-            segments.append(Segment(kind, round(y, 2), round(height, 2), "", ""))
+            segments.append(BarPart(kind, round(y, 2), round(height, 2), "", ""))
     both = sum((step.both for step in group), Overlap())
     name = f"step {group[0].index}"
     if len(group) > 1:
@@ -112,7 +112,7 @@ def _column(
     )
     every = math.ceil(n / 20)
     gap = min(width * 0.2, 6)
-    return Column(
+    return StepBar(
         round(x + gap / 2, 2),
         round(width - gap, 2),
         tuple(segments),

@@ -1,1 +1,0 @@
-"""Results as self-contained HTML pages: no network, no other files."""
