@@ -328,7 +328,7 @@ KEYS = [
     if isinstance(p[-1], str)
     and p[-2:-1] not in {("capture",), ("busy_ns",)}
     # Reports of earlier versions lack these.
-    and p[-1] not in ("framework", "components")
+    and p[-1] not in ("framework", "components", "steps_asked", "rules", "links", "accepted")
 ]
 JUNK: tuple[Any, ...] = (
     None,

@@ -25,7 +25,7 @@ label_option = click.option(
     "Store the numbers of a run in a history.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot tell, and nothing is "
     "stored",
-    *("traces", *STEPPING, "ranks"),
+    *("traces", *STEPPING, "accept", "ranks"),
 )
 @database_option
 @label_option

@@ -17,7 +17,7 @@ from .terminal import say
     "How much transfer time is hidden, per device and direction.",
     "0 done, 2 bad usage or no readable trace, 3 inconclusive: events lost, no GPU activity, or "
     "CUDA graphs recorded as a whole; the report is written all the same",
-    *("traces", "output", *STEPPING, "links", "ranks"),
+    *("traces", "output", *STEPPING, "links", "accept", "ranks"),
 )
 @format_option(*formats_of("report"))
 @click.option(

@@ -84,7 +84,7 @@ class Verdicts:
 
     `blockers` are reasons why nothing may pass, such as an unreadable rank; `notes` are worth
     knowing and change nothing. `baseline` names what was compared with, `losses` are the
-    operations that lost most against it.
+    operations that lost most against it, `accepted` the health codes that would have stopped it.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -94,6 +94,7 @@ class Verdicts:
     blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    accepted: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Verdicts of {number_of(len(self.verdicts), 'limit')}: {self.status.value}>"

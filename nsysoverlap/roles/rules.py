@@ -6,6 +6,7 @@ so classifying costs a few bytes and nanoseconds a row. Nothing here measures ov
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,14 @@ class RuleSet:
     kernel_rules: tuple[Rule, ...] = KERNEL_RULES
     user_rules: tuple[Rule, ...] = ()
     transfer_kernels: bool = True
+
+    @property
+    def words(self) -> str:
+        """Which rules these are: the built-in ones, or how many others and a digest of them."""
+        if not self.user_rules:
+            return "built-in"
+        told = repr([(rule.regex.pattern, rule.role.name) for rule in self.user_rules])
+        return f"{len(self.user_rules)} own ({hashlib.sha256(told.encode()).hexdigest()[:8]})"
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

@@ -35,6 +35,7 @@ class Options:
     links: LinkOverride | None = None
     config_name: str | None = None
     steps: StepSpec = field(default_factory=StepSpec)
+    accepted: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -139,7 +140,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 components=components,
             ),
         ),
-        health=judge(found.classified, devices, _span(plan, options), plan.notes),
+        health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
@@ -186,4 +187,8 @@ def _basis(plan: StepPlan, options: Options) -> Basis:
         steps=plan.marker,
         n_steps=plan.n_steps,
         skipped=plan.skipped,
+        steps_asked=options.steps.words if options.whole else "window",
+        rules=options.rules.words,
+        links="by GPU name" if options.links is None else options.links.words,
+        accepted=options.accepted,
     )

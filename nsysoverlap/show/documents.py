@@ -77,6 +77,7 @@ class VerdictFile(Document):
     notes: tuple[str, ...]
     verdicts: tuple[VerdictEntry, ...]
     losses: tuple[Loss, ...]
+    accepted: tuple[str, ...]
 
 
 def verdict_file(result: Verdicts) -> VerdictFile:

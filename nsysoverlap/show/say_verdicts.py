@@ -47,7 +47,11 @@ def headline(result: Verdicts) -> str:
         return (
             f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
         )
-    return f"Passed: {'all ' if n > 1 else ''}{limits} met."
+    return f"Passed: {'all ' if n > 1 else ''}{limits} met{_in_spite_of(result)}."
+
+
+def _in_spite_of(result: Verdicts) -> str:
+    return f", with {', '.join(result.accepted)} ACCEPTED" if result.accepted else ""
 
 
 def _named(result: Verdicts) -> int:
