@@ -32,8 +32,7 @@ ALL_TABLES = (
 )
 _STATS = "cuda_gpu_sum,cuda_gpu_mem_time_sum"
 _IMPORTS = (
-    "import nsysoverlap.run.analysis, nsysoverlap.cli, nsysoverlap.run.many, "
-    "nsysoverlap.cli.formats"
+    "import nsysoverlap.run.analysis, nsysoverlap.cli, nsysoverlap.run.many, nsysoverlap.show.text"
 )
 _READ = "import sys, nsysoverlap; nsysoverlap.read_trace(sys.argv[1], threads=int(sys.argv[2]))"
 _NONE = """

@@ -25,7 +25,6 @@ from click.testing import CliRunner, Result
 from nsysoverlap import __version__
 from nsysoverlap.cli import main, terminal
 from nsysoverlap.cli.formats import FORMATS, formats_of
-from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
 from nsysoverlap.cli.terminal import Plain
 from nsysoverlap.core.errors import TraceFileError
 from nsysoverlap.run import many as ranks
@@ -620,8 +619,9 @@ def test_transfers_as_parquet(tmp_path: Path, asked: tuple[str, ...]) -> None:
     assert tuple(read.column_names) == COLUMNS
     types = {name: str(read.schema.field(name).type) for name in COLUMNS}
     expected = dict.fromkeys(COLUMNS, "int64")
-    expected |= dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(BOOL_COLUMNS, "bool")
-    assert types == expected | dict.fromkeys(FLOAT_COLUMNS, "double")
+    texts = ("direction", "src_kind", "dst_kind", "top_hiding_kernel")
+    expected |= dict.fromkeys(texts, "string") | {"by_kernel": "bool", "gb_per_s": "double"}
+    assert types == expected
     rows = table(trace)
     assert [str(v) for v in read["start_ns"].to_pylist()] == [row["start_ns"] for row in rows]
     assert [v or "" for v in read["src_kind"].to_pylist()] == [row["src_kind"] for row in rows]
