@@ -57,11 +57,9 @@ _HOMES = {
 
 _LATE_HOMES = {
     "activities_frame": "result.frames",
-    "comparison_html": "show.notebook",
     "report_frame": "result.frames",
-    "report_html": "show.notebook",
+    "result_html": "show.notebook",
     "trace_html": "show.notebook",
-    "verdicts_html": "show.notebook",
 }
 """What methods ask `core.late` for."""
 

@@ -17,18 +17,18 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from nsysoverlap import __version__
 from nsysoverlap.cli import main, terminal
-from nsysoverlap.cli.report import FORMATS
+from nsysoverlap.cli.formats import FORMATS, formats_of
 from nsysoverlap.cli.terminal import Plain
 from nsysoverlap.core.errors import TraceFileError
 from nsysoverlap.run import many as ranks
 from nsysoverlap.run.transfers import COLUMNS
-from nsysoverlap.show import formats as reporters
 
 from .tracebuilder import build, draw
 from .traces import h200
@@ -251,7 +251,7 @@ def test_interrupt(tmp_path: Path, number: signal.Signals, code: int) -> None:
 # Where it is written.
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", formats_of("report"))
 def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     target = tmp_path / "report"
     to_stdout = run("report", TRACE, "--format", fmt)
@@ -264,8 +264,12 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     assert run("report", TRACE, "--format", fmt, "-o", "-").stdout == to_stdout.stdout
 
 
-def test_formats_are_the_reporters() -> None:
-    assert tuple(reporters.REPORTERS) == FORMATS
+@pytest.mark.parametrize("name", ["report", "gate", "compare", "history"])
+def test_commands_offer_the_formats_of_their_results(name: str) -> None:
+    (option,) = [p for p in main.commands[name].params if p.name == "fmt"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == formats_of(name)
+    assert {"text", "json", "markdown", "html"} <= set(formats_of(name)) <= set(FORMATS)
 
 
 @pytest.mark.parametrize("command", ["report", "transfers"])
@@ -782,7 +786,7 @@ def test_import_is_cheap() -> None:
     assert cpu_seconds("-c", "import nsysoverlap") < 0.3
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", formats_of("report"))
 def test_report_on_a_small_trace_is_quick(fmt: str) -> None:
     trace = str(h200("jax_scan_pipelined"))
     assert cpu_seconds("-m", "nsysoverlap", "report", trace, "--format", fmt) < 0.8

@@ -366,4 +366,4 @@ class OverlapReport(Document):
         return frame
 
     def _repr_html_(self) -> str:
-        return str(late("report_html")(self))
+        return str(late("result_html")(self))
