@@ -47,7 +47,13 @@ def predict(
 
     Raises `UsageError` for a scenario that the trace does not allow, and `CycleError`.
     """
-    changed = change(model, scenario, op_names)
+    return of_changed(model, scenario, change(model, scenario, op_names), law)
+
+
+def of_changed(
+    model: Model, scenario: Scenario, changed: Changed, law: ClockLaw | None = None
+) -> Prediction:
+    """The same for what a scenario has changed already."""
     plain = run(model, changed)
     settled = by_law(model, changed, plain, law or DEFAULT_LAW)
     if law is not None:
