@@ -38,6 +38,12 @@ def format_ns(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
 
 
+def format_error(share: float) -> str:
+    """A signed share as `-0.42 %`; only 0 prints as 0."""
+    percent = 100 * share
+    return f"{percent:+.2f} %" if abs(percent) >= 0.005 or not percent else f"{percent:+.1g} %"
+
+
 def format_range(low_ns: int, high_ns: int) -> str:
     """`258.9 to 296.0 ms`: one time where both print alike, the unit once where it is the same."""
     low, high = format_ns(low_ns), format_ns(high_ns)

@@ -75,7 +75,7 @@ def move_copies(
     for source, node, _ in graph.order:
         before[node].append(source)
         after[source].append(node)
-    behind = _Behind(before, moved)
+    behind = _Behind(ops, before, moved)
     latency: defaultdict[int, int] = defaultdict(int)
     for _, node, lag in graph.order:
         latency[node] = max(latency[node], lag)
@@ -106,7 +106,8 @@ def move_copies(
     earliest = list(graph.earliest_ns)
     for copy in moved:
         earliest[copy] = LONG_AGO_NS
-    first = [copy for copy in moved if not any(node == copy for _, node in order)]
+    waiting = {node for _, node in order}
+    first = [copy for copy in moved if copy not in waiting]
     kept_issue: tuple[Edge, ...] = tuple((issue[c], c, 0) for c in first if c in issue)
     return replace(
         graph,
@@ -118,26 +119,24 @@ def move_copies(
 
 
 class _Behind:
-    """What a moved copy waits for, looking through other moved copies."""
+    """What a moved copy waits for, looking through other moved copies.
 
-    def __init__(self, before: dict[int, list[int]], moved: set[int]) -> None:
-        self._before, self._moved = before, moved
+    Of each stream only the last operation: the others come before it anyway.
+    """
+
+    def __init__(self, ops: Operations, before: dict[int, list[int]], moved: set[int]) -> None:
+        self._stream, self._n = ops.stream.tolist(), len(ops)
         self._known: dict[int, tuple[int, ...]] = {}
+        # A copy waits for what was issued before it, so that is known by then.
+        for copy in sorted(moved):
+            last: dict[int, int] = {}
+            for node in before[copy]:
+                for source in self._known.get(node, ()) if node in moved else (node,):
+                    key = self._stream[source] if source < self._n else -source
+                    last[key] = max(source, last.get(key, source))
+            self._known[copy] = tuple(sorted(last.values()))
 
     def of(self, copy: int) -> tuple[int, ...]:
-        if copy not in self._known:
-            found: dict[int, None] = {}
-            stack, seen = list(self._before[copy]), set()
-            while stack:
-                node = stack.pop()
-                if node in seen:
-                    continue
-                seen.add(node)
-                if node in self._moved:
-                    stack += self._before[node]
-                else:
-                    found[node] = None
-            self._known[copy] = tuple(sorted(found))
         return self._known[copy]
 
 

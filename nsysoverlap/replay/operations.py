@@ -140,8 +140,9 @@ def operations(classified: Classified, launches: Launches, chosen: Segment) -> O
     """The rows of a segment, by host time of issue, then start."""
     trace = classified.trace
     low = min(chosen.cut_ns.values())
+    high = max(steps[-1].end_ns for steps in chosen.windows.values())
     parts = [
-        _table(classified, launches, number, name, low)
+        _table(classified, launches, number, name, (low, high))
         for number, name in enumerate(("kernel", "memcpy", "memset"))
     ]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -170,12 +171,13 @@ def operations(classified: Classified, launches: Launches, chosen: Segment) -> O
 
 
 def _table(
-    classified: Classified, launches: Launches, number: int, name: str, low: int
+    classified: Classified, launches: Launches, number: int, name: str, span: tuple[int, int]
 ) -> dict[str, Any]:
-    """Columns of the rows of one table that ended after a host time."""
+    """Columns of the rows of one table that touch a span of time."""
     trace = classified.trace
     table, role = trace.tables[name], classified.roles[name]
-    row = np.flatnonzero(table.end_ns > low)
+    low, high = span
+    row = np.flatnonzero(table.end_ns[: np.searchsorted(table.start_ns, high, "right")] > low)
     row = row[~np.isin(role[row], (Role.UNIFIED_H2D, Role.UNIFIED_D2H))]
     call = launches.of(table, row)
     issued = np.zeros(len(row), np.int64)

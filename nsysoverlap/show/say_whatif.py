@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ..core.formatting import NONE, format_bytes, format_ns, format_range, format_share, number_of
+from ..core.formatting import (
+    NONE,
+    format_bytes,
+    format_error,
+    format_ns,
+    format_range,
+    format_share,
+    number_of,
+)
 from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
 from .blocks import Block, Paragraph, Table, cleaned
 
@@ -35,10 +43,6 @@ def stepformat_range(answer: ScenarioAnswer) -> str:
     return format_range(answer.step_low_ns, answer.step_high_ns)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:+.2f} %"
-
-
 def _tone(result: WhatIf) -> str:
     return "headline" if result.withheld is None else "alarm"
 
@@ -46,9 +50,10 @@ def _tone(result: WhatIf) -> str:
 def _basis(result: WhatIf) -> str:
     parts = [f"{result.path}, {number_of(result.n_steps, 'step')} replayed ({result.basis})."]
     if result.replay_error is not None:
-        worst = f", of single steps to {_percent(result.worst_step_error or 0.0)}"
+        error = format_error(result.replay_error)
+        worst = format_error(result.worst_step_error or 0.0)
         parts.append(
-            f"Unmodified the replay is off by {_percent(result.replay_error)} of the step{worst}: "
+            f"Unmodified the replay is off by {error} of the step, of single steps to {worst}: "
             "necessary for what follows, and no evidence for it."
         )
     if result.withheld is None:
