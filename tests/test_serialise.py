@@ -548,6 +548,7 @@ OUTPUTS = {
     "transfers": ["transfers", LHS],
     "slim": ["slim", LHS, "--check"],
     "rules": ["rules", LHS, "--explain", "ncclDevKernel_AllReduce"],
+    "whatif": ["whatif", LHS, "--link", "2x", "--sweep", "link=1:2"],
 }
 
 

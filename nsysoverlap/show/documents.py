@@ -16,6 +16,7 @@ from ..judge.baseline import BaselineFile
 from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
+from ..replay.answer import WhatIf
 from ..result.metrics import Scope
 from ..result.model import Gpu, HealthEntry, OverlapReport, Program
 from ..run.transfers import TransferRow
@@ -325,7 +326,7 @@ DOCUMENTS: Mapping[str, type[Document]] = {
     cls.json_format[0].rpartition(".")[2]: cls
     for cls in (
         *(OverlapReport, BaselineFile, VerdictFile, ComparisonFile, HistoryFile),
-        *(InfoFile, RulesFile, TransfersFile, SlimFile),
+        *(InfoFile, RulesFile, TransfersFile, SlimFile, WhatIf),
     )
 }
 """Every JSON output by the last part of its format's name."""
