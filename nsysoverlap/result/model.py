@@ -230,6 +230,10 @@ class TraceReport:
     replay: Later[ReplayReport | None] = None
 
 
+GUESSED = "a guess from repeating kernels"
+"""How steps that nothing marks are called."""
+
+
 @dataclass(frozen=True)
 class Basis:
     """What the numbers are over. `kind`: trace, window or steps; `window_ns` as asked, None = open.
