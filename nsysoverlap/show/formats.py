@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.errors import UsageError
-from ..draw.timeline_model import Timeline
+from ..draw.timeline import Timeline
 from ..result.model import OverlapReport
 from .html_page import render_html
 from .interface import Layout, Reporter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..draw.timeline_model import Timeline
+from ..draw.timeline import Timeline
 from ..result.model import OverlapReport
 from .view import View
 

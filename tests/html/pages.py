@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from nsysoverlap.draw.timeline_data import MAX_BLOCKS, TimelineBuilder
-from nsysoverlap.draw.timeline_model import Timeline
+from nsysoverlap.draw.timeline import Timeline
+from nsysoverlap.draw.timeline_blocks import MAX_BLOCKS, TimelineBuilder
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.show.formats import render
