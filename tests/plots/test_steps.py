@@ -10,8 +10,8 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
+from nsysoverlap.cli.formats import render
 from nsysoverlap.result.model import OverlapReport
-from nsysoverlap.show.formats import render
 from nsysoverlap.show.html_steps import step_chart
 from tests import sample_reports
 from tests.html.pages import Page
