@@ -17,6 +17,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 TEXT_COLUMNS = frozenset({"direction", "src_kind", "dst_kind", "top_hiding_kernel"})
 FLOAT_COLUMNS = frozenset({"gb_per_s"})
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 BOOL_COLUMNS = frozenset({"by_kernel"})
 
 
@@ -40,7 +41,9 @@ def _cell(value: object) -> str | int:
             return value
         case float():
             return f"{value:.3f}"
-    return clean_text(str(value))
+    text = clean_text(str(value))
+    # A spreadsheet would take it for a formula.
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def require_pyarrow() -> None:
