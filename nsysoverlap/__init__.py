@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .roles.config import load_config
     from .roles.rules import Role, Rule, RuleSet, classify
     from .run.analysis import analyze
+    from .run.whatif import whatif
     from .trace.load import read_trace
     from .trace.model import Trace
 
@@ -51,15 +52,14 @@ _HOMES = {
     "plot_steps": "draw.plot_steps",
     "plot_timeline": "draw.plot_timeline",
     "read_trace": "trace.load",
+    "whatif": "run.whatif",
 }
 
 _LATE_HOMES = {
     "activities_frame": "result.frames",
-    "comparison_html": "show.notebook",
     "report_frame": "result.frames",
-    "report_html": "show.notebook",
+    "result_html": "show.notebook",
     "trace_html": "show.notebook",
-    "verdicts_html": "show.notebook",
 }
 """What methods ask `core.late` for."""
 
@@ -84,6 +84,7 @@ __all__ = [
     "plot_steps",
     "plot_timeline",
     "read_trace",
+    "whatif",
 ]
 
 

@@ -21,7 +21,7 @@ PACKAGE = Path(nsysoverlap.__file__).parent
 # Rooms from left to right: what is known of traces, numbers, words, pictures, doors.
 ORDER = (
     *("_version", "core", "trace", "result", "roles", "steps", "measure", "replay"),
-    *("findings", "health", "run", "judge", "draw", "show", "slim", "cli", "__main__", "__init__"),
+    *("findings", "health", "run", "slim", "judge", "draw", "show", "cli", "__main__", "__init__"),
 )
 
 # Where a library may be imported at run time; for type checkers it may be anywhere.

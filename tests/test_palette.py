@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import nsysoverlap
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.palette import COLORS, ON_DARK
 from nsysoverlap.draw.plot_history import draw_history
 from nsysoverlap.judge.history_store import read_runs, record
-from nsysoverlap.show.formats import render
 
 from .sample_reports import plain, stepped
 

@@ -54,7 +54,10 @@ def plot(given: Given, kind: str, target: Path, devices: tuple[int, ...]) -> Non
     with progress(f"Drawing {path.name}"):
         trace = open_trace(path, options)
         if trace.extent_ns is None:
-            say(f"Inconclusive: {path.name} holds no GPU activity to draw. Nothing was written.")
+            say(
+                f"Inconclusive: {path.name}: no GPU activity to draw. `nsysoverlap info` shows "
+                "what was recorded."
+            )
             raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
         content = picture(trace, kind, fmt, options, devices or None)
     emit_file(content, target)

@@ -8,10 +8,9 @@ import click
 
 from ..core.errors import UsageError
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .given import STEPPING, Given, command, format_option
 from .terminal import say
-
-FORMATS = ("text", "json", "markdown", "html")
 
 
 @command(
@@ -20,7 +19,7 @@ FORMATS = ("text", "json", "markdown", "html")
     "CUDA graphs recorded as a whole; the report is written all the same",
     *("traces", "output", *STEPPING, "links", "accept", "ranks"),
 )
-@format_option(*FORMATS)
+@format_option(*formats_of("report"))
 @click.option(
     "--by",
     type=click.Choice(["op", "stream"]),
@@ -42,7 +41,6 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
     """
     from ..draw.timeline_data import TimelineBuilder
     from ..result.evidence import evidence_stretches
-    from ..show.formats import render
     from ..show.view import View
 
     _ = given.options

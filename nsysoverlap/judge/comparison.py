@@ -91,7 +91,7 @@ class Comparison:
         return next((change for change in self.split if change.name == "step_ms"), None)
 
     def _repr_html_(self) -> str:
-        return str(late("comparison_html")(self))
+        return str(late("result_html")(self))
 
 
 def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:

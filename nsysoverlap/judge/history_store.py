@@ -46,6 +46,14 @@ class Run:
     values: Mapping[str, float | int | None]
 
 
+@dataclass(frozen=True)
+class Trend:
+    """Runs of a database, oldest first; `name` is the base name of its file."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+
 def parse_labels(texts: Iterable[str]) -> dict[str, str]:
     """`key=value` texts as a dict. Raises `UsageError` for other texts and repeated keys."""
     labels: dict[str, str] = {}

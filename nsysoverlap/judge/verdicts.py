@@ -115,4 +115,4 @@ class Verdicts:
         return self.status is Status.PASSED
 
     def _repr_html_(self) -> str:
-        return str(late("verdicts_html")(self))
+        return str(late("result_html")(self))

@@ -16,6 +16,7 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
+from ..replay.clock import ClockLaw
 from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
 from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
@@ -36,6 +37,8 @@ class Options:
     config_name: str | None = None
     steps: StepSpec = field(default_factory=StepSpec)
     accepted: tuple[str, ...] = ()
+    clock: ClockLaw | None = None
+    """The calibrated clock law of this machine."""
 
     @property
     def whole(self) -> bool:
