@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from .calls import LONG_AGO_NS
 from .graph import Edge, Graph
-from .operations import COPIES, Kind, Operations
+from .operations import COPIES, Operations, OpKind
 
 SMALL_BYTES = 1 << 20
 """Smaller copies (losses, indices) stay where they are."""
@@ -38,7 +38,7 @@ class Matching:
         copies = np.flatnonzero(
             np.isin(ops.kind, COPIES) & kept & ~ops.fixed & (ops.n_bytes >= SMALL_BYTES)
         )
-        out = ops.kind[copies] == Kind.D2H
+        out = ops.kind[copies] == OpKind.D2H
         # A tensor is there to come back once it has left.
         moment = np.where(out, ops.end_ns[copies], ops.start_ns[copies])
         copies = copies[np.lexsort((copies, ~out, moment))]
@@ -46,7 +46,7 @@ class Matching:
         pairs: list[tuple[int, int]] = []
         for op in copies.tolist():
             size = away[int(ops.device[op]), int(ops.n_bytes[op])]
-            if ops.kind[op] == Kind.D2H:
+            if ops.kind[op] == OpKind.D2H:
                 size.append(op)
             elif size:
                 same_step = ops.step[size[-1]] == ops.step[op]
@@ -84,11 +84,11 @@ def move_copies(
         if source not in moved and node not in moved:
             order[source, node] = lag
     for copy in moved:
-        consumes = ops.kind[copy] == Kind.H2D
+        consumes = ops.kind[copy] == OpKind.H2D
         for node in after[copy]:
             if node in moved:
                 continue
-            is_consumer = consumes and node < len(ops) and ops.kind[node] == Kind.COMPUTE
+            is_consumer = consumes and node < len(ops) and ops.kind[node] == OpKind.COMPUTE
             if is_consumer:
                 order[copy, node] = latency[node]
             for source in behind.of(copy):

@@ -17,7 +17,7 @@ from ..steps.projection import StepWindow
 UNKNOWN = -1
 
 
-class Kind(IntEnum):
+class OpKind(IntEnum):
     """What an operation is to the model."""
 
     COMPUTE = 0
@@ -32,9 +32,9 @@ class Kind(IntEnum):
     KERNEL_D2H = 6
 
 
-COPIES = (Kind.H2D, Kind.D2H)
-TRANSFERS = {"h2d": (Kind.H2D, Kind.KERNEL_H2D), "d2h": (Kind.D2H, Kind.KERNEL_D2H)}
-WORK = (Kind.COMPUTE, Kind.COMM)
+COPIES = (OpKind.H2D, OpKind.D2H)
+TRANSFERS = {"h2d": (OpKind.H2D, OpKind.KERNEL_H2D), "d2h": (OpKind.D2H, OpKind.KERNEL_D2H)}
+WORK = (OpKind.COMPUTE, OpKind.COMM)
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ def _bytes(classified: Classified, name: str, row: Int64Array) -> Int64Array:
 
 
 def _kinds(role: UInt8Array, by_kernel: bool) -> Int64Array:
-    kinds = np.full(max(Role) + 1, Kind.OTHER, np.int64)
-    kinds[Role.COMPUTE], kinds[Role.COMM] = Kind.COMPUTE, Kind.COMM
-    kinds[Role.H2D] = Kind.KERNEL_H2D if by_kernel else Kind.H2D
-    kinds[Role.D2H] = Kind.KERNEL_D2H if by_kernel else Kind.D2H
+    kinds = np.full(max(Role) + 1, OpKind.OTHER, np.int64)
+    kinds[Role.COMPUTE], kinds[Role.COMM] = OpKind.COMPUTE, OpKind.COMM
+    kinds[Role.H2D] = OpKind.KERNEL_H2D if by_kernel else OpKind.H2D
+    kinds[Role.D2H] = OpKind.KERNEL_D2H if by_kernel else OpKind.D2H
     return kinds[role]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
 from .model import Model
-from .operations import Kind
+from .operations import OpKind
 from .outcome import Outcome
 from .scenario import Changed, Scenario, change
 
@@ -70,7 +70,7 @@ def run(model: Model, changed: Changed, slowdown: float = 1.0) -> Outcome:
     duration = changed.duration_ns
     if slowdown != 1:
         ops = model.operations
-        scaled = (ops.kind == Kind.COMPUTE) & ~ops.fixed
+        scaled = (ops.kind == OpKind.COMPUTE) & ~ops.fixed
         duration = np.where(scaled, np.rint(duration * slowdown), duration).astype(np.int64)
     return model.measure(changed.calibrated.run(duration), changed.kept)
 

@@ -14,7 +14,7 @@ from .calibrate import Calibrated
 from .engine import prepare
 from .model import Model
 from .moves import Matching, move_copies
-from .operations import TRANSFERS, Kind, Operations
+from .operations import TRANSFERS, Operations, OpKind
 
 FloatArray = NDArray[np.float64]
 
@@ -124,11 +124,11 @@ def _speed(ops: Operations, moving: BoolArray, link: Link) -> float:
 def _scale_kernels(model: Model, duration: FloatArray, scenario: Scenario) -> FloatArray:
     ops = model.operations
     matrix = model.is_matrix_kernel
-    compute = ops.kind == Kind.COMPUTE
+    compute = ops.kind == OpKind.COMPUTE
     duration = duration.copy()
     duration[compute & matrix] /= scenario.compute
     duration[compute & ~matrix] /= scenario.memory
-    duration[(ops.kind == Kind.OTHER)] /= scenario.memory
+    duration[(ops.kind == OpKind.OTHER)] /= scenario.memory
     return duration
 
 
