@@ -12,19 +12,23 @@ from ..core.formatting import (
     number_of,
 )
 from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Block, Paragraph, Section, Table
 
 _NOW = "as now"
 
 
-def whatif_blocks(result: WhatIf) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), _tone(result)), Paragraph(_basis(result))]
+def whatif_sections(result: WhatIf) -> list[Section]:
+    """Everything to print, in order."""
+    said = (Paragraph(headline(result), _tone(result)), Paragraph(_basis(result)))
+    answers: list[Block] = []
     if result.withheld is None:
-        blocks += [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
-        blocks += _sweep(result)
-    blocks += [Paragraph(_sentence(note)) for note in result.notes]
-    return [cleaned(block) for block in blocks]
+        answers = [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
+    return [
+        Section("summary", "Summary", said),
+        Section("answers", "Answers", tuple(answers)),
+        Section("link", "Link", tuple(_sweep(result) if result.withheld is None else ())),
+        Section("notes", "Notes", tuple(Paragraph(_sentence(note)) for note in result.notes)),
+    ]
 
 
 def headline(result: WhatIf) -> str:
