@@ -47,7 +47,10 @@ def measure_relief(rows: Transfers, windows: Sequence[tuple[int, int]]) -> list[
         moved = int(counted.n_bytes.sum())
         results.append(
             Relief(
-                relief_bytes=int(max(level.max(initial=0), 0) - min(level.min(initial=0), 0)),
+                # More came in than left where parameters are fetched twice: that frees nothing.
+                relief_bytes=min(
+                    int(max(level.max(initial=0), 0) - min(level.min(initial=0), 0)), offloaded
+                ),
                 offloaded_bytes=offloaded,
                 excluded_bytes=int(window.n_bytes.sum()) - moved,
             )
