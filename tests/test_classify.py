@@ -26,10 +26,10 @@ from nsysoverlap.trace.model import (
     Activities,
     Copies,
     Device,
-    Gpu,
     Kernels,
     LaunchShapes,
     Stream,
+    TargetGpu,
     Trace,
     TraceFacts,
     TraceInfo,
@@ -59,7 +59,7 @@ def trace_of(
     starts = ends - np.array([duration for _, duration, _ in launches], np.int64)
     columns = np.array(copies, np.int64).reshape(len(copies), 5)
     ones = np.ones((len(launches), 2), np.int64)
-    device = Device(0, (1 << 24,), 0, Gpu(memory_bandwidth=bandwidth), True)
+    device = Device(0, (1 << 24,), 0, TargetGpu(memory_bandwidth=bandwidth), True)
     return Trace(
         info=TraceInfo("drawn.sqlite"),
         kernels=Kernels(
@@ -77,6 +77,7 @@ def trace_of(
             copy_kind=columns[:, 0].astype(np.uint8),
             src_kind=columns[:, 1].astype(np.uint8),
             dst_kind=columns[:, 2].astype(np.uint8),
+            migration_cause=np.zeros(len(copies), np.uint8),
             src_device=columns[:, 3].astype(np.int32),
             dst_device=columns[:, 4].astype(np.int32),
             graph_node_id=np.zeros(len(copies), np.int64),

@@ -31,7 +31,7 @@ REPO = Path(__file__).parents[1]
 LIMITED = """
 import resource, sys
 from nsysoverlap.cli import main
-import nsysoverlap.run.analysis, nsysoverlap.show.formats, nsysoverlap.slim, nsysoverlap.run.many
+import nsysoverlap.run.analysis, nsysoverlap.show.sections, nsysoverlap.slim, nsysoverlap.run.many
 {limit}
 main(sys.argv[1:])
 """

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.core.formatting import (
     clean_text,
@@ -38,8 +39,7 @@ from nsysoverlap.result.model import (
 )
 from nsysoverlap.result.sentences import basis_line, headline, next_step
 from nsysoverlap.show.blocks import Command, Entries, Paragraph, Table
-from nsysoverlap.show.formats import render
-from nsysoverlap.show.say_report import blocks
+from nsysoverlap.show.sections import blocks_of as blocks
 from nsysoverlap.show.view import View
 
 from . import sample_reports as samples

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .given import STEPPING, FilePath, Given, command, format_option
 from .terminal import say
 
 if TYPE_CHECKING:
     from ..result.model import OverlapReport
-
-FORMATS = ("text", "markdown", "json")
 
 
 @command(
@@ -26,7 +25,7 @@ FORMATS = ("text", "markdown", "json")
 )
 @click.argument("a", type=FilePath())
 @click.argument("b", type=FilePath())
-@format_option(*FORMATS)
+@format_option(*formats_of("compare"))
 def compare(given: Given, a: Path, b: Path, fmt: str) -> None:
     """Compare run B with run A: split, time budget, step time, operations, kernels, findings.
 
@@ -34,13 +33,12 @@ def compare(given: Given, a: Path, b: Path, fmt: str) -> None:
     baseline. The options apply to traces only.
     """
     from ..judge.comparison import compare as compare_reports
-    from ..show.comparison_formats import render_comparison
 
     _ = given.options
     given.check_target([a, b])
     (report_a, whole_a), (report_b, whole_b) = (_load(side, given) for side in (a, b))
     result = compare_reports(report_a, report_b, _names(a.resolve(), b.resolve()))
-    given.show(render_comparison(result, fmt, **given.screen))
+    given.show(render(result, fmt, **given.screen))
     if not (whole_a and whole_b and report_a.conclusive and report_b.conclusive):
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 

@@ -12,6 +12,7 @@ import click
 
 from ..core.errors import NsysOverlapError, UsageError
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .gate_options import GateCommand, threshold_options
 from .given import STEPPING, FilePath, Given, command, format_option
 from .terminal import say
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ..judge.verdicts import Verdicts
     from ..result.model import OverlapReport
 
-FORMATS = ("text", "markdown", "json", "junit", "github")
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
@@ -30,7 +30,7 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
     "Pass or fail a trace by its hidden share, for CI.",
     "0 all limits are met, 1 one is not, 2 bad usage or unreadable file, 3 inconclusive: the trace "
     "cannot tell, or one of several cannot be read. docs/gate.md lists the metrics",
-    *("traces", "output", *STEPPING, "ranks"),
+    *("traces", "output", *STEPPING, "accept", "ranks"),
     cls=GateCommand,
 )
 @threshold_options
@@ -40,7 +40,10 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
     metavar="FILE",
     help="Write what was measured as a baseline, unless the gate does not pass.",
 )
-@format_option(*FORMATS, text="Output format; github prints annotations and adds a job summary.")
+@format_option(
+    *formats_of("gate"),
+    text="Output format; github prints annotations and adds a job summary.",
+)
 def gate(
     given: Given,
     fmt: str,
@@ -181,14 +184,12 @@ def _write(path: Path, report: OverlapReport) -> None:
 
 
 def _show(result: Verdicts, fmt: str, given: Given) -> None:
-    from ..show.verdict_formats import render_verdicts
-
-    given.show(render_verdicts(result, fmt, **given.screen))
+    given.show(render(result, fmt, **given.screen))
     summary = os.environ.get(SUMMARY_VARIABLE)
     if fmt == "github" and summary:
         try:
             with open(summary, "a", encoding="utf-8") as file:
-                file.write(render_verdicts(result, "markdown") + "\n")
+                file.write(render(result, "markdown") + "\n")
         except OSError as error:
             raise NsysOverlapError(
                 f"The job summary cannot be written ({error.strerror}).",

@@ -54,6 +54,7 @@ class Given:
     config: Path | None = None
     transfer_kernels: str | None = None
     link_gbps: str | None = None
+    accept: tuple[str, ...] = ()
     jobs: int | None = None
     dask: str | None = None
 
@@ -76,11 +77,13 @@ class Given:
     def options(self) -> Options:
         """How to measure; what the command line says wins over the file."""
         from ..core.window import Window, parse_window
+        from ..health.blocking import check_accepted
         from ..roles.config import load_config
         from ..roles.links import parse_link_override
         from ..roles.rules import RuleSet
         from ..run.analysis import Options
 
+        check_accepted(self.accept)
         wanted, kernels = self.step_spec, self.transfer_kernels
         chosen = None if kernels is None else kernels == "auto"
         settings = load_config(self.config) if self.config else None
@@ -95,6 +98,7 @@ class Given:
             links=links,
             config_name=settings.name if settings else None,
             steps=wanted,
+            accepted=tuple(sorted(set(self.accept))),
         )
 
     @cached_property
@@ -239,6 +243,15 @@ _BUNDLES: Mapping[str, Sequence[click.Parameter]] = {
             metavar="H2D,D2H",
             help="Peak of the host link in GB/s per direction, such as 55,53.  [default: by GPU "
             "name]",
+        )
+    ],
+    "accept": [
+        click.Option(
+            ["--accept"],
+            multiple=True,
+            metavar="CODE",
+            help="Go on in spite of this health code, such as copies-lost, and say so everywhere; "
+            "may be given several times. docs/gate.md lists the codes.",
         )
     ],
     "ranks": [

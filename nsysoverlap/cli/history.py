@@ -8,6 +8,7 @@ import click
 
 from ..core.errors import UsageError
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .given import STEPPING, FilePath, Given, command, format_option
 from .terminal import emit_file, say, to_stdout
 
@@ -24,7 +25,7 @@ label_option = click.option(
     "Store the numbers of a run in a history.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot tell, and nothing is "
     "stored",
-    *("traces", *STEPPING, "ranks"),
+    *("traces", *STEPPING, "accept", "ranks"),
 )
 @database_option
 @label_option
@@ -67,7 +68,7 @@ def record(given: Given, db: Path, label: tuple[str, ...], replace: bool) -> Non
     metavar="FILE",
     help="Draw the trend into FILE, such as trend.png or trend.svg.",
 )
-@format_option("text", "markdown", "json")
+@format_option(*formats_of("history"))
 def history(
     given: Given,
     db: Path,
@@ -78,13 +79,7 @@ def history(
     fmt: str,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
-    from ..judge.history_store import parse_labels, read_runs
-    from ..show.documents import HistoryFile
-    from ..show.interface import Layout
-    from ..show.json import as_json
-    from ..show.markdown import blocks_as_markdown
-    from ..show.say_history import history_blocks
-    from ..show.text import blocks_as_text
+    from ..judge.history_store import Trend, parse_labels, read_runs
 
     given.check_target([db])
     if plot is not None:
@@ -93,13 +88,7 @@ def history(
             raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
-    if fmt == "json":
-        text = as_json(HistoryFile(tuple(runs)))
-    elif fmt == "markdown":
-        text = blocks_as_markdown(history_blocks(runs, db.name))
-    else:
-        text = blocks_as_text(history_blocks(runs, db.name), Layout(**given.screen))
-    given.show(text)
+    given.show(render(Trend(db.name, tuple(runs)), fmt, **given.screen))
     if plot is not None:
         from ..draw.plot_history import draw_history
 

@@ -8,19 +8,18 @@ import click
 
 from ..core.errors import UsageError
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .given import STEPPING, Given, command, format_option
 from .terminal import say
-
-FORMATS = ("text", "json", "markdown", "html")
 
 
 @command(
     "How much transfer time is hidden, per device and direction.",
     "0 done, 2 bad usage or no readable trace, 3 inconclusive: events lost, no GPU activity, or "
     "CUDA graphs recorded as a whole; the report is written all the same",
-    *("traces", "output", *STEPPING, "links", "ranks"),
+    *("traces", "output", *STEPPING, "links", "accept", "ranks"),
 )
-@format_option(*FORMATS)
+@format_option(*formats_of("report"))
 @click.option(
     "--by",
     type=click.Choice(["op", "stream"]),
@@ -42,7 +41,6 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
     """
     from ..draw.timeline_data import TimelineBuilder
     from ..result.evidence import evidence_stretches
-    from ..show.formats import render
     from ..show.view import View
 
     _ = given.options

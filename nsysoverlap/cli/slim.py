@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import UsageError
-from .given import FilePath, Given, command
+from .given import FilePath, Given, command, format_option
 from .screen import render_blocks
 from .terminal import emit, progress, say
 
 if TYPE_CHECKING:
+    from ..core.json_model import Document
     from ..run.analysis import Options
     from ..show.blocks import Block
     from ..slim import Sensitive, Slimmed
@@ -55,7 +56,8 @@ _SAME_EVERYWHERE = "ENUM_"
     is_flag=True,
     help="Write nothing; list what in IN could identify someone.",
 )
-def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
+@format_option("text", "json")
+def slim(given: Given, trace: Path, out: Path | None, check: bool, fmt: str) -> None:
     """Write a small copy of a trace that is safe to attach to an issue.
 
     OUT holds the columns that reports are made from and nothing else: no environment but XLA_FLAGS
@@ -63,6 +65,7 @@ def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
     Before OUT gets its name its report is made and compared with that of IN. An OUT that exists is
     never overwritten.
     """
+    from ..show.documents import slim_file
     from ..slim import find_sensitive, names_in, slim_trace
 
     if check and (out is not None or given.window is not None or given.step is not None):
@@ -71,7 +74,7 @@ def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
     if check:
         with progress(f"Reading {source.name}"):
             found = find_sensitive(source, names_in(source))
-        emit(render_blocks(_sensitive_blocks(source.name, found)), None)
+        _show(fmt, slim_file(source.name, None, found), _sensitive_blocks(source.name, found))
         return
     if out is None:
         raise UsageError("OUT is missing.", "Name the file to write, or give --check.")
@@ -82,8 +85,14 @@ def slim(given: Given, trace: Path, out: Path | None, check: bool) -> None:
             options, without = _only_steps(source, given, options)
         result = slim_trace(source, out, options, without=without)
         remaining = find_sensitive(out, names_in(source))
-    emit(render_blocks(_blocks(out.name, result, remaining)), None)
+    _show(fmt, slim_file(out.name, result, remaining), _blocks(out.name, result, remaining))
     say(f"Wrote {out}")
+
+
+def _show(fmt: str, document: Document, blocks: Sequence[Block]) -> None:
+    from ..show.json import as_json
+
+    emit(as_json(document) if fmt == "json" else render_blocks(blocks), None)
 
 
 def _export_of(path: Path) -> Path:

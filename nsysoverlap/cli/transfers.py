@@ -16,7 +16,7 @@ from .terminal import emit_file, progress, say, to_stdout
     *("trace", "output", *MEASURING),
 )
 @click.option(
-    "--format", "fmt", type=click.Choice(("csv", "parquet")),
+    "--format", "fmt", type=click.Choice(("csv", "json", "parquet")),
     help="Output format; parquet needs pyarrow and --output.  [default: parquet for *.parquet, "
     "else csv]",
 )  # fmt: skip
@@ -28,7 +28,9 @@ def transfers(given: Given, fmt: str | None) -> None:
     the report: copies outside its steps are listed too, and copies at the same time count each.
     """
     from ..run.many import open_trace
-    from ..run.transfers import transfer_rows
+    from ..run.transfers import TransferRow, transfer_rows
+    from ..show.documents import TransfersFile
+    from ..show.json import as_json
 
     options, path, output = given.options, given.path, given.output
     if fmt is None:
@@ -42,6 +44,8 @@ def transfers(given: Given, fmt: str | None) -> None:
         columns = transfer_rows(open_trace(path, options), options)
     if fmt == "parquet" and output is not None:
         emit_file(to_parquet(columns), output)
+    elif fmt == "json":
+        given.show(as_json(TransfersFile(tuple(map(TransferRow, *columns.values())))))
     else:
         given.show(to_csv(columns))
     if not columns["start_ns"]:

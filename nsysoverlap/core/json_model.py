@@ -96,6 +96,13 @@ def _returned(cls: type, name: str) -> Any:
     return get_type_hints(getattr(cls, name).fget, include_extras=True)["return"]
 
 
+def plain_type(hint: Any) -> Any:
+    """The type of a value that is there: without limits and without None."""
+    if get_origin(hint) is Annotated:
+        return plain_type(get_args(hint)[0])
+    return plain_type(get_args(hint)[0]) if get_args(hint) else hint
+
+
 def head_of(cls: type) -> dict[str, Any]:
     """What an object of a `Document` class begins with; nothing for other classes."""
     if not issubclass(cls, Document):

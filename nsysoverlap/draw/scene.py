@@ -26,7 +26,7 @@ MAX_DEVICES = 8
 
 
 @dataclass(frozen=True)
-class Lane:
+class DrawnLane:
     """One row: `busy` is drawn plain, `exposed` so that nobody misses it, `note` beside it."""
 
     part: str
@@ -53,7 +53,7 @@ class DeviceScene:
     """The lanes of one device from top to bottom, and its curve where anything was offloaded."""
 
     name: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[DrawnLane, ...]
     curve: Curve | None
     steps: tuple[StepWindow, ...]
 
@@ -148,11 +148,11 @@ def _extent(subject: Subject, cases: Sequence[DeviceCase]) -> tuple[int, int]:
 def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
     lanes, window = case.lanes, case.window
 
-    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[Lane]:
+    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[DrawnLane]:
         ns = busy.intersect(window).length
         if not ns and not always:
             return []
-        return [Lane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
+        return [DrawnLane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
 
     drawn = (
         *plain("compute", lanes.compute, always=True),
@@ -168,7 +168,7 @@ def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
     )
 
 
-def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
+def _transfer_lane(case: DeviceCase, direction: str) -> DrawnLane:
     wall = case.lanes.of(direction).union
     measured = case.measure_quickly(direction)
     note = "none"
@@ -176,7 +176,7 @@ def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
         wall_text = format_ns(measured.wall_ns)
         note = f"{format_ns(measured.exposed_ns)} of {wall_text} exposed"
     active = case.lanes.active
-    return Lane(direction, wall.intersect(active), wall.subtract(active), note)
+    return DrawnLane(direction, wall.intersect(active), wall.subtract(active), note)
 
 
 def _percent(part: int, whole: int) -> str:

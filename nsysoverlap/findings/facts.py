@@ -14,6 +14,7 @@ from ..measure.case import DeviceCase
 from ..measure.relief import relief_curve
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
+from ..trace.cupti import MemoryKind
 from .context import Context, Rows
 from .remedies import xla_flags
 
@@ -22,8 +23,6 @@ MOST_ROWS = 1_000
 OFFLOAD_BYTES = 1_000_000
 """A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
 _API_VERSION = re.compile(r"(_ptsz)?_v\d+$")
-_PAGEABLE = 0
-"""ENUM_CUDA_MEM_KIND of pageable host memory."""
 
 
 def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
@@ -33,7 +32,7 @@ def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
     at = rows.row[~rows.by_kernel]
     is_h2d = rows.role[~rows.by_kernel] == Role.H2D
     result[~rows.by_kernel] = (
-        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == _PAGEABLE
+        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == MemoryKind.PAGEABLE
     )
     return result if role is None else result & (rows.role == role)
 

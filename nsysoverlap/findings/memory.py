@@ -12,6 +12,7 @@ from ..measure.lanes import Transfers
 from ..result.model import Evidence
 from ..roles.links import C2C, is_integrated
 from ..roles.rules import Role
+from ..trace.cupti import PREFETCH
 from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
 from .facts import copies, exposed_text, pageable, size_text
 
@@ -19,8 +20,6 @@ LEAST_BYTES = 1 << 20
 """A smaller copy says more about latency than about memory."""
 NO_FASTER = 1.2
 """Pinned copies that are faster by less are no proof that pinning helps."""
-_PREFETCH = 1
-"""ENUM_CUDA_UNIF_MEM_MIGRATION of a prefetch that the program asked for."""
 _DIRECTIONS = ((Role.H2D, "h2d", "from"), (Role.D2H, "d2h", "into"))
 
 
@@ -156,7 +155,7 @@ def _migrated(ctx: Context, moved: Sequence[Transfers]) -> tuple[int, int, int]:
         mine = rows.select(case.counted.contains(rows.start_ns))
         cause = case.classified.trace.copies.migration_cause[mine.row]
         n_bytes += int(mine.n_bytes.sum())
-        asked += int(mine.n_bytes[cause == _PREFETCH].sum())
+        asked += int(mine.n_bytes[cause == PREFETCH].sum())
         n += len(mine)
     return n_bytes, asked, n
 

@@ -13,6 +13,7 @@ from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified
 from . import capture, content, impossible, losses
+from .blocking import accept
 from .subject import Case, Check
 
 _SEVERITIES = ("error", "warning", "note")
@@ -50,13 +51,15 @@ def judge(
     devices: Sequence[DeviceReport],
     window: Window,
     notes: Sequence[HealthEntry] = (),
+    accepted: Sequence[str] = (),
 ) -> tuple[HealthEntry, ...]:
     """All health entries of one trace, errors first, each naming the trace.
 
-    `window` is the time that was measured, `notes` are what earlier stages noticed.
+    `window` is the time that was measured, `notes` are what earlier stages noticed, `accepted` are
+    codes that shall stop nothing.
     """
     case = Case(classified, devices, window)
-    entries = [*notes, *(entry for check in CHECKS for entry in check(case))]
+    entries = accept([*notes, *(entry for check in CHECKS for entry in check(case))], accepted)
     entries.sort(key=lambda entry: _SEVERITIES.index(entry.severity))
     name = classified.trace.info.file_name
     return tuple(replace(entry, trace=name) for entry in entries)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from difflib import get_close_matches
+
+from ..core.errors import UsageError
 from ..result.model import HealthEntry
 
 BLOCKING = {
@@ -36,8 +41,34 @@ def blocks(entry: HealthEntry) -> bool:
     """Whether no gate may pass on a trace with this entry: what is left may look better than all
     of it would.
     """
+    if entry.accepted:
+        return False
     if entry.severity == "error":
         return True
     if entry.code in _OF_COPIES:
         return "MEMCPY" in entry.message
     return entry.code in BLOCKING and entry.code not in _ERRORS_ONLY
+
+
+def check_accepted(codes: Iterable[str]) -> None:
+    """Raise `UsageError` for a code that stops nothing: accepting it would look like it did."""
+    for code in codes:
+        if code not in BLOCKING:
+            near = get_close_matches(code, BLOCKING, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "docs/gate.md lists the codes."
+            raise UsageError(f"--accept: no health code {code!r} stops a gate.", hint)
+
+
+def accept(entries: Iterable[HealthEntry], codes: Collection[str]) -> list[HealthEntry]:
+    """The entries, those of accepted codes as warnings that say so."""
+    return [
+        replace(
+            entry,
+            severity="warning",
+            accepted=True,
+            message=f"ACCEPTED by --accept {entry.code}: {entry.message}",
+        )
+        if entry.code in codes and blocks(entry)
+        else entry
+        for entry in entries
+    ]

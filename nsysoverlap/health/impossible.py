@@ -10,6 +10,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, number_of
 from ..result.model import HealthEntry, format_share
+from ..trace.cupti import HOST_COPIES, MIGRATIONS
 from ..trace.model import Activities, Trace
 from .subject import Case
 
@@ -17,8 +18,6 @@ FASTEST_GBPS = 2_000
 """Bytes per ns; twice the fastest host link announced."""
 MOST_OVERLAP = 1e-3
 """Share of the busy time of streams in which two rows of one stream may run at once."""
-_HOST_KINDS = (1, 2, 3, 4)
-_UNIFIED_KINDS = (11, 12, 13)
 _EXPORT = "It is not as nsys writes it; export the report again, or capture again."
 
 
@@ -28,7 +27,7 @@ def copies_without_time(case: Case) -> Iterator[HealthEntry]:
     took = copies.end_ns - copies.start_ns
     instant = (took == 0) & (copies.n_bytes > 0)
     # Compared as a product of the small number, so that nothing overflows.
-    fast = np.isin(copies.copy_kind, _HOST_KINDS) & (copies.n_bytes // FASTEST_GBPS > took)
+    fast = np.isin(copies.copy_kind, HOST_COPIES) & (copies.n_bytes // FASTEST_GBPS > took)
     n = int(np.count_nonzero(instant | fast))
     if n:
         copied = number_of(n, "copy", "copies")
@@ -50,7 +49,7 @@ def duplicate_rows(case: Case) -> Iterator[HealthEntry]:
             _again(kernels, ~kernels.from_graph, (kernels.name, kernels.shape)),
             _again(
                 copies,
-                ~np.isin(copies.copy_kind, _UNIFIED_KINDS),
+                ~np.isin(copies.copy_kind, MIGRATIONS),
                 (copies.n_bytes, copies.copy_kind, copies.graph_node_id),
             ),
             _again(trace.memsets, ~trace.memsets.from_graph, ()),
@@ -107,7 +106,7 @@ def stream_overlap(trace: Trace) -> tuple[int, int]:
     copies = trace.copies
     kernels = (trace.kernels, ~trace.kernels.from_graph)
     others = (
-        (copies, ~copies.from_graph & ~np.isin(copies.copy_kind, _UNIFIED_KINDS)),
+        (copies, ~copies.from_graph & ~np.isin(copies.copy_kind, MIGRATIONS)),
         (trace.memsets, ~trace.memsets.from_graph),
     )
     moved = sum(int((rows.end_ns - rows.start_ns)[kept].sum()) for rows, kept in others)

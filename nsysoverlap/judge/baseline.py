@@ -24,6 +24,9 @@ FORMAT_VERSION = 1
 _HINT = "Write one with `nsysoverlap gate TRACE --write-baseline FILE`."
 
 
+_ASKED = {"rules": "kernel rules", "steps_asked": "steps as asked for", "links": "link rates"}
+"""Fields of a basis that a comparison needs to be equal, and that older files lack."""
+
 DEFAULT_MAX_DROP = Fraction(1, 100)
 """Drop of the hidden share that a baseline allows when no limit is given."""
 
@@ -67,6 +70,11 @@ class Baseline:
     def mismatches(self, report: OverlapReport) -> list[str]:
         """Why the baseline must not be compared with a report."""
         return mismatches(report, self.report)
+
+    def untold(self) -> list[str]:
+        """What an older file does not say of how it was measured."""
+        basis = self.report.basis
+        return [what for name, what in _ASKED.items() if getattr(basis, name) is None]
 
 
 def unfit_reason(report: OverlapReport) -> str | None:
@@ -145,6 +153,14 @@ def mismatches(now: OverlapReport, then: OverlapReport) -> list[str]:
             f"it took transfer kernels as {then.basis.transfer_kernels}, "
             f"this run as {now.basis.transfer_kernels}"
         )
+    for name, what in _ASKED.items():
+        before, this = getattr(then.basis, name), getattr(now.basis, name)
+        if before is not None and this is not None and before != this:
+            found.append(f"its {what} are {before}, here {this}")
+    if None not in (then.basis.steps_asked, now.basis.steps_asked) and (
+        then.basis.steps != now.basis.steps
+    ):
+        found.append(f"its steps are {then.basis.steps}, here {now.basis.steps}")
     gpus = [sorted({d.gpu_name or "unknown GPU" for d in report.devices}) for report in (then, now)]
     if gpus[0] != gpus[1]:
         found.append(f"it ran on {', '.join(gpus[0])}, this run on {', '.join(gpus[1])}")

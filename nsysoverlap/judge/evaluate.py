@@ -51,6 +51,9 @@ class Reference(Protocol):
     def mismatches(self, report: OverlapReport) -> list[str]:
         """Why it must not be compared with a report."""
 
+    def untold(self) -> list[str]:
+        """What it does not say of how it was measured, so that a mismatch cannot be seen."""
+
 
 def check(report: OverlapReport, requirements: Sequence[str | Requirement]) -> Verdicts:
     """Judge a report by requirements such as `h2d.hidden@worst-rank >= 60%`.
@@ -84,7 +87,8 @@ def judge(
         basis=basis_line(report),
         baseline=reference.name if reference else None,
         blockers=blockers,
-        notes=_notes(report),
+        notes=(*_untold(reference), *_notes(report)),
+        accepted=tuple(dict.fromkeys(e.code for e in report.health if e.accepted)),
     )
     if reference is None or result.status is not Status.FAILED:
         return result
@@ -104,13 +108,25 @@ def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ..
     return (*unreadable, *reasons)
 
 
+def _untold(reference: Reference | None) -> list[str]:
+    missing = reference.untold() if reference is not None else []
+    if reference is None or not missing:
+        return []
+    return [
+        f"Warning: {reference.name} does not tell its {', '.join(missing)}: renew it, so that a "
+        "run measured otherwise is not compared with it."
+    ]
+
+
 def _notes(report: OverlapReport) -> tuple[str, ...]:
     """Warnings that stop no gate, a line for each kind: what is measured may be off by them."""
     kinds: dict[str, list[HealthEntry]] = {}
     for entry in report.health:
         if entry.severity == "warning" and not blocks(entry):
             kinds.setdefault(entry.code, []).append(entry)
-    lines = [_note(entries, len(report.traces) > 1) for entries in kinds.values()]
+    # What was accepted comes first, and is never left out.
+    groups = sorted(kinds.values(), key=lambda entries: not entries[0].accepted)
+    lines = [_note(entries, len(report.traces) > 1) for entries in groups]
     if len(lines) > MAX_NOTES:
         rest = f"Warning: {len(lines) - MAX_NOTES} more kinds of warning; `nsysoverlap report`"
         lines[MAX_NOTES:] = [f"{rest} shows them all."]

@@ -41,7 +41,17 @@ class Run:
     basis: str
     transfer_kernels: str
     n_steps: int
+    measured: str | None
+    accepted: str | None
     values: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Runs of a database, oldest first; `name` is the base name of its file."""
+
+    name: str
+    runs: tuple[Run, ...]
 
 
 def parse_labels(texts: Iterable[str]) -> dict[str, str]:
@@ -80,13 +90,14 @@ def record(
     A run that is there already stays as it is unless `replace` is set. Raises `ConfigError` for a
     file that is no run history or a newer one, `NsysOverlapError` where it cannot be written.
     """
-    from .history_tables import create_tables, insert_run
+    from .history_tables import add_columns, create_tables, insert_run
 
     when = (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
     with open_database(path, told, write=True) as db:
         if _is_empty(db):
             create_tables(db)
         _check_ours(db, path)
+        add_columns(db)
         found = db.conn.execute("SELECT id FROM runs WHERE content_hash = ?", [content]).fetchone()
         if found is not None and not replace:
             db.conn.execute("ROLLBACK")
@@ -153,6 +164,8 @@ def _run(row: Mapping[str, Any]) -> Run:
         basis=row["basis"],
         transfer_kernels=row["transfer_kernels"],
         n_steps=row["n_steps"],
+        measured=row.get("measured"),
+        accepted=row.get("accepted"),
         values={name: row[name] for name in RUN_VALUES},
     )
 

@@ -61,6 +61,8 @@ _COLUMNS: dict[str, dict[str, type]] = {
         "basis": str,
         "transfer_kernels": str,
         "n_steps": int,
+        "measured": str,
+        "accepted": str,
         "nsys_version": str,
         "generator": str,
         **{name: float if name.endswith("_share") else int for name in RUN_VALUES},
@@ -174,6 +176,29 @@ def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     return cast(int, db.table(table).insert(dict(row)).last_pk)
 
 
+def how_measured(report: OverlapReport) -> str:
+    """Window, rules, steps and links of a report as one text, for matching runs."""
+    basis = report.basis
+    window = None if basis.window_ns is None else list(basis.window_ns)
+    return json.dumps(
+        {
+            "window_ns": window,
+            "rules": basis.rules,
+            "steps": basis.steps_asked,
+            "marker": basis.steps,
+            "links": basis.links,
+        }
+    )
+
+
+def add_columns(db: Database) -> None:
+    """The columns of `runs` that a database of an older program lacks, empty."""
+    there = db.table("runs").columns_dict
+    for name in ("measured", "accepted"):
+        if name not in there:
+            db.table("runs").add_column(name, str)
+
+
 def gpu_names(report: OverlapReport) -> str:
     """The GPU models of a report as one text, for matching runs."""
     return ", ".join(sorted({d.gpu_name or "unknown GPU" for d in report.devices}))
@@ -189,6 +214,8 @@ def _run_row(report: OverlapReport) -> dict[str, Any]:
         "basis": report.basis.kind,
         "transfer_kernels": report.basis.transfer_kernels,
         "n_steps": max((len(device.steps) for device in report.devices), default=0),
+        "measured": how_measured(report),
+        "accepted": ", ".join(report.basis.accepted),
         "nsys_version": ", ".join(versions),
         "generator": report.generator,
         **{name: run_value(report, name) for name in RUN_VALUES},

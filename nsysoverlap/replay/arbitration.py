@@ -8,6 +8,8 @@ from itertools import permutations
 
 SAME_STREAM_WITHIN_NS = 3_000
 """The next copy of the stream whose copy just ended still goes first when ready so soon."""
+TIED_NS = 20_000
+"""Copies released so close to each other on an idle engine race: they go as they went."""
 _MOST_STREAMS = 5
 _FEWEST = 3
 """Decisions needed before a cycle is taken from them."""
@@ -17,7 +19,8 @@ _FEWEST = 3
 class Arbitration:
     """The next copy of the same stream first; else by `cycle` of streams, else by time of release.
 
-    `cycle` is () where the trace shows none.
+    `cycle` is () where the trace shows none. Of copies released at nearly the same time on an idle
+    engine no rule tells which goes first (two steps of one program differ), so the trace does.
     """
 
     cycle: tuple[int, ...] = ()
@@ -29,8 +32,12 @@ class Arbitration:
         free_ns: int,
         ready_ns: Sequence[int],
         stream: Sequence[int],
+        started_ns: Sequence[int],
     ) -> int:
-        """The copy that an engine free since `free_ns` takes; `done` are those it did before."""
+        """The copy that an engine free since `free_ns` takes; `done` are those it did before.
+
+        `started_ns` is when each started in the trace.
+        """
         if len(waiting) == 1:
             return waiting[0]
         last = stream[done[-1]] if done else -1
@@ -44,7 +51,11 @@ class Arbitration:
             at, n = place[last], len(self.cycle)
             if all(stream[node] in place for node in late):
                 return min(late, key=lambda node: ((place[stream[node]] - at - 1) % n, node))
-        return min(waiting, key=lambda node: (ready_ns[node], stream[node], node))
+        first = min(waiting, key=lambda node: (ready_ns[node], stream[node], node))
+        if ready_ns[first] < free_ns:
+            return first
+        tied = [node for node in waiting if ready_ns[node] - ready_ns[first] <= TIED_NS]
+        return min(tied, key=lambda node: (started_ns[node], stream[node], node))
 
 
 @dataclass(frozen=True)

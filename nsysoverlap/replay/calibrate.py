@@ -6,7 +6,7 @@ all steps but the one that is replayed, so that no step is explained by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..core.arrays import BoolArray, Int64Array
 from .arbitration import Arbitration, Decision, learn
 from .calls import LONG_AGO_NS
 from .engine import Plan, Replayed, prepare, replay
-from .graph import Graph
+from .graph import Edge, Graph
 from .occupancy import held_up
 from .operations import Operations
 
@@ -34,11 +34,14 @@ class Bound(IntEnum):
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A graph with its durations, latencies and turns; columns of shape (n_operations,)."""
+    """A graph with its durations, latencies and turns; columns of shape (n_operations,).
+
+    The latency behind an operation or a launch is in the edge to what waits for it;
+    `engine_latency_ns` is that behind the copy before on the same engine.
+    """
 
     plan: Plan
     duration_ns: Int64Array
-    latency_ns: Int64Array
     engine_latency_ns: Int64Array
     arbitration: Arbitration
 
@@ -50,30 +53,52 @@ class Calibrated:
     def run(self, duration_ns: Int64Array | None = None) -> Replayed:
         """Replay with other durations, or with those of the trace."""
         own = self.duration_ns if duration_ns is None else duration_ns
-        return replay(
-            self.plan,
-            own.tolist(),
-            self.latency_ns.tolist(),
-            self.engine_latency_ns.tolist(),
-            self.arbitration,
-        )
+        return replay(self.plan, own.tolist(), self.engine_latency_ns.tolist(), self.arbitration)
 
 
 def calibrate(graph: Graph) -> Calibrated:
     """Latencies and turns of a graph, from the times that its operations had."""
     ops = graph.operations
-    graph = graph.with_order(held_up(ops, _released(graph)[0]))
-    released, bound = _released(graph)
+    held = held_up(ops, _released(graph)[0])
+    released, bound = _released(graph.with_order(held))
     free = _free_since(graph)
     residual = np.maximum(ops.start_ns - np.maximum(released, free), 0)
     bound = np.where(free > released, Bound.ENGINE, bound)
     counted = ~ops.fixed & (released > LONG_AGO_NS)
+    latency = {one: _medians(ops, residual, counted & (bound == one)) for one in Bound}
+    for one, other in ((Bound.STREAM, Bound.EVENT), (Bound.EVENT, Bound.STREAM)):
+        unseen = latency[one] < 0
+        latency[one] = np.where(unseen, latency[other], latency[one])
+    latency = {one: np.maximum(found, 0) for one, found in latency.items()}
     return Calibrated(
-        plan=prepare(graph),
+        plan=prepare(_with_latencies(graph, latency).with_order(held)),
         duration_ns=ops.duration_ns,
-        latency_ns=_medians(ops, residual, counted & (bound != Bound.ENGINE), bound, by_bound=True),
-        engine_latency_ns=_medians(ops, residual, counted & (bound == Bound.ENGINE), bound),
+        engine_latency_ns=latency[Bound.ENGINE],
         arbitration=learn(_decisions(graph, released)),
+    )
+
+
+def _with_latencies(graph: Graph, latency: dict[Bound, Int64Array]) -> Graph:
+    """The graph with a latency in each edge to an operation, by what the operation waits for."""
+    ops = graph.operations
+    n, stream = len(ops), ops.stream.tolist()
+    by_stream, by_event, by_host = (
+        latency[one].tolist() for one in (Bound.STREAM, Bound.EVENT, Bound.HOST)
+    )
+
+    def order(before: int, node: int, lag: int) -> Edge:
+        if node >= n:
+            return before, node, lag
+        same = before < n and stream[before] == stream[node]
+        return before, node, lag + (by_stream if same else by_event)[node]
+
+    return replace(
+        graph,
+        order=tuple(order(*edge) for edge in graph.order),
+        host=tuple(
+            (before, node, lag + by_host[node] if node < n else lag)
+            for before, node, lag in graph.host
+        ),
     )
 
 
@@ -109,25 +134,20 @@ def _free_since(graph: Graph) -> Int64Array:
     return free
 
 
-def _medians(
-    ops: Operations,
-    residual: Int64Array,
-    counted: BoolArray,
-    bound: Int64Array,
-    by_bound: bool = False,
-) -> Int64Array:
-    """For each operation the median residual of its kind in the other steps."""
-    result = np.zeros(len(ops), np.int64)
-    key = ops.kind * len(Bound) + (bound if by_bound else 0)
-    for one in np.unique(key).tolist():
-        mine = counted & (key == one)
+def _medians(ops: Operations, residual: Int64Array, counted: BoolArray) -> Int64Array:
+    """For each operation the median residual of its kind in the other steps; -1 for none."""
+    result = np.full(len(ops), -1, np.int64)
+    for kind in np.unique(ops.kind).tolist():
+        own = ops.kind == kind
+        mine = counted & own
         prompt = mine & (residual < PROMPT_NS)
         source = prompt if prompt.any() else mine
-        for step in np.unique(ops.step[key == one]).tolist():
+        if not source.any():
+            continue
+        for step in np.unique(ops.step[own]).tolist():
             others = source & (ops.step != step)
             found = residual[others if others.any() else source]
-            result[(key == one) & (ops.step == step)] = int(np.median(found)) if len(found) else 0
-    result[ops.fixed] = 0
+            result[own & (ops.step == step)] = int(np.median(found))
     return result
 
 

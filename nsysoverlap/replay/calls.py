@@ -7,13 +7,14 @@ that end right after all earlier GPU work, and launches into a full queue.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..steps.launches import Launches
+from ..steps.stalls import PAUSE_NS, RESUMED_NS, Stalls
 from ..trace.model import Trace
 from .operations import UNKNOWN, Operations
 
@@ -24,11 +25,6 @@ OWN_COST_NS = 12_000
 QUEUE_LENGTH = 1_022
 """Unfinished operations of a stream with which a launch on it still returns at once."""
 _NEARLY_FULL = 900
-PAUSE_NS = 1_000_000
-PAUSE_ENDS_WITHIN_NS = 2_000_000
-"""A pause longer than the first that ends within the second after all earlier GPU work is done is
-a wait for that work."""
-
 Return = tuple[tuple[int, int], ...]
 """(node, lag): a call returns `lag` ns behind each of them at the earliest."""
 
@@ -39,7 +35,9 @@ class HostChains:
 
     `wait` is the place of the call in `wait_stream` and `wait_before_ns`, -1 for a call that is no
     wait: it returns when all work on that stream (-1: on all of them) launched before then is done.
-    `queue` is the operation that must be done before a launch returns, -1 for none.
+    `after_pause`: before it the process stood still until all earlier GPU work was done. `queue` is
+    the operation that must be done before a launch returns, -1 for none. `thread_process` and
+    `stream_process` are the processes of the trace's threads and streams.
     """
 
     ops: Operations
@@ -53,13 +51,15 @@ class HostChains:
     first_wait: int
     blocked: BoolArray
     queue: Int64Array
-    thread_devices: Mapping[int, frozenset[int]]
+    after_pause: BoolArray
+    thread_process: Int64Array
+    stream_process: Int64Array
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
 
-def host_chains(trace: Trace, ops: Operations) -> HostChains:
+def host_chains(trace: Trace, launches: Launches, ops: Operations) -> HostChains:
     """The calls that launched some operations, and the waits between them."""
     calls, waits = trace.host.calls, trace.host.host_waits
     own = (ops.call != UNKNOWN) & ~ops.fixed
@@ -79,11 +79,7 @@ def host_chains(trace: Trace, ops: Operations) -> HostChains:
         rows.tolist(), np.searchsorted(call, ops.call[rows]).tolist(), strict=True
     ):
         launched[place].append(op)
-    devices: defaultdict[int, set[int]] = defaultdict(set)
     thread = calls.thread[call].astype(np.int64)
-    pairs = np.unique(np.stack((calls.thread[ops.call[rows]], ops.device[rows])), axis=1)
-    for one, device in pairs.T.tolist():
-        devices[one].add(device)
     return HostChains(
         ops=ops,
         start_ns=start,
@@ -96,8 +92,23 @@ def host_chains(trace: Trace, ops: Operations) -> HostChains:
         first_wait=len(trace.host.waits) if trace.host.waits is not None else 0,
         blocked=_blocked(ops, start, end),
         queue=_queue(ops, launched),
-        thread_devices={one: frozenset(found) for one, found in devices.items()},
+        after_pause=_after_pause(trace, launches.stalls, call),
+        thread_process=trace.host.thread_pid,
+        stream_process=np.array([stream.global_pid for stream in trace.streams], np.int64),
     )
+
+
+def _after_pause(trace: Trace, stalls: Stalls, call: Int64Array) -> BoolArray:
+    """Which calls are the first of theirs after a pause; `call` rises."""
+    process = trace.host.thread_pid[trace.host.calls.thread[call]]
+    found = np.zeros(len(call), np.bool_)
+    pauses = np.flatnonzero(stalls.next_call >= 0)
+    for one in np.unique(process).tolist():
+        own = np.flatnonzero(process == one)
+        mine = pauses[stalls.global_pid[pauses] == one]
+        place = np.searchsorted(call[own], stalls.next_call[mine])
+        found[own[place[place < len(own)]]] = True
+    return found
 
 
 def _blocked(ops: Operations, start: Int64Array, end: Int64Array) -> BoolArray:
@@ -158,9 +169,11 @@ class Links:
         self.edges: list[tuple[int, int, int]] = []
         self.awaited: list[tuple[int, int, int]] = []
         self.earliest_ns = np.full(len(chains), LONG_AGO_NS, np.int64)
+        self._paused: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """Process -> what it had launched before its last pause; see `_launched_by`."""
         self._issued = 0
-        self._latest: dict[int, tuple[int, int, int]] = {}
-        """Stream -> (device, last end so far, its last operation), of what was launched so far."""
+        self._latest: dict[int, tuple[int, int]] = {}
+        """Stream -> (last end so far, last operation), of what was launched so far."""
 
     def walk(self) -> None:
         """Fill in everything."""
@@ -184,7 +197,7 @@ class Links:
             op = self._issued
             stream, end = int(ops.stream[op]), self._end[op]
             known = self._latest.get(stream)
-            self._latest[stream] = (int(ops.device[op]), max(end, known[1] if known else end), op)
+            self._latest[stream] = (max(end, known[0] if known else end), op)
             self._issued += 1
 
     def _enter(
@@ -200,10 +213,19 @@ class Links:
         if mine and idle is not None and idle <= PAUSE_NS:
             self._follow(node, idle, mine[1])
             return True
-        if mine and self._pause(node, start, thread, mine):
+        process = int(self._chains.thread_process[thread])
+        if self._chains.after_pause[node - self._first]:
+            self._paused[process] = self._launched_by(process)
+        if mine and self._resume(node, start, mine, self._paused.get(process)):
             return True
         # Another thread was at work meanwhile: it handed over, as a backward pass does.
-        others = [found for other, found in last.items() if other != thread and found[0] <= start]
+        others = [
+            found
+            for other, found in last.items()
+            if other != thread
+            and found[0] <= start
+            and self._chains.thread_process[other] == process
+        ]
         latest = max((found for found in others), key=lambda found: found[0], default=None)
         if latest is not None and (mine is None or latest[0] > mine[0]):
             self._follow(node, start - latest[0], latest[1])
@@ -218,17 +240,30 @@ class Links:
         self.edges += waits
         self.awaited += waits
 
-    def _pause(self, node: int, start: int, thread: int, mine: tuple[int, _Returns]) -> bool:
-        """Whether the host waited here, without a call that says so, for all earlier GPU work."""
-        devices = self._chains.thread_devices.get(thread)
-        found = [one for one in self._latest.values() if devices is None or one[0] in devices]
-        if not found:
+    def _launched_by(self, process: int) -> tuple[int, tuple[int, ...]]:
+        """When all that a process had launched was done, and the last operation of each stream."""
+        own = self._chains.stream_process
+        found = [one for stream, one in self._latest.items() if own[stream] == process]
+        return max((end for end, _ in found), default=LONG_AGO_NS), tuple(op for _, op in found)
+
+    def _resume(
+        self,
+        node: int,
+        start: int,
+        mine: tuple[int, _Returns],
+        paused: tuple[int, tuple[int, ...]] | None,
+    ) -> bool:
+        """Whether a thread went on because all that its process had launched was done.
+
+        All threads of a process pause together, and each of them goes on by itself.
+        """
+        if paused is None:
             return False
-        drained = max(end for _, end, _ in found)
-        lag = start - drained
-        if not (0 <= lag <= PAUSE_ENDS_WITHIN_NS and drained > mine[0]):
+        drained, operations = paused
+        if not mine[0] < drained <= start <= drained + RESUMED_NS:
             return False
-        self._follow(node, lag, _Returns(mine[1].always, tuple((op, 0) for _, _, op in found)))
+        waited = _Returns(mine[1].always, tuple((op, 0) for op in operations))
+        self._follow(node, start - drained, waited)
         return True
 
     def _returns(self, i: int, node: int, start: int, end: int) -> _Returns:

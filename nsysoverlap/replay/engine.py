@@ -1,4 +1,4 @@
-"""The replay itself: when each node starts and ends, given durations and start latencies.
+"""The replay itself: when each node starts and ends, given the durations of operations.
 
 Times of nodes that need no copy engine follow from those before them at once. Copies wait for
 their engine; of those that wait the next one is chosen as CUDA was seen to choose.
@@ -44,6 +44,7 @@ class Plan:
     """Whether a node needs an engine or is part of a collective."""
     group_size: dict[int, int]
     stream: list[int]
+    started_ns: list[int]
     fixed_free: list[int]
 
 
@@ -67,29 +68,38 @@ def prepare(graph: Graph) -> Plan:
     special += [False] * (graph.n_nodes - len(ops))
     sizes = Counter(number for number in group if number >= 0)
     return Plan(
-        graph, after, n_before, engine, group, special, dict(sizes), ops.stream.tolist(), free
+        graph,
+        after,
+        n_before,
+        engine,
+        group,
+        special,
+        dict(sizes),
+        ops.stream.tolist(),
+        ops.start_ns.tolist(),
+        free,
     )
 
 
 def replay(
     plan: Plan,
     duration_ns: Sequence[int],
-    latency_ns: Sequence[int],
     engine_latency_ns: Sequence[int],
     arbitration: Arbitration,
 ) -> Replayed:
-    """Run a graph. `duration_ns`, `latency_ns` and `engine_latency_ns` have one value an operation.
+    """Run a graph. `duration_ns` and `engine_latency_ns` have one value an operation.
 
-    An operation starts its latency behind what it waits for; a copy also its engine's latency
-    behind the copy before it. Raises `CycleError`.
+    A copy starts its engine's latency behind the copy before it. Raises `CycleError`.
     """
-    run = _Run(plan, duration_ns, latency_ns)
+    run = _Run(plan, duration_ns)
     run.settle([node for node in range(plan.graph.n_nodes - 1, -1, -1) if not plan.n_before[node]])
     while (chosen := run.next_engine()) >= 0:
         waiting, order = run.waiting[chosen], run.orders[chosen]
-        node = arbitration.choose(waiting, order, run.free[chosen], run.ready, plan.stream)
+        node = arbitration.choose(
+            waiting, order, run.free[chosen], run.ready, plan.stream, plan.started_ns
+        )
         waiting.remove(node)
-        start = run.ready[node] + latency_ns[node]
+        start = run.ready[node]
         if run.free[chosen] > LONG_AGO_NS:
             start = max(start, run.free[chosen] + engine_latency_ns[node])
         order.append(node)
@@ -103,11 +113,10 @@ def replay(
 class _Run:
     """The state of one replay: when nodes are `ready`, how many each still waits for, and ends."""
 
-    def __init__(self, plan: Plan, duration_ns: Sequence[int], latency_ns: Sequence[int]) -> None:
+    def __init__(self, plan: Plan, duration_ns: Sequence[int]) -> None:
         graph, n_ops = plan.graph, len(duration_ns)
-        self._plan, self._duration, self._latency = plan, duration_ns, latency_ns
-        self._total = [a + b for a, b in zip(duration_ns, latency_ns, strict=True)]
-        self._total += [0] * (graph.n_nodes - n_ops)
+        self._plan, self._duration = plan, duration_ns
+        self._total = [*duration_ns, *([0] * (graph.n_nodes - n_ops))]
         self.ready, self.left = list(graph.earliest_ns), list(plan.n_before)
         self.end = [0] * graph.n_nodes
         self.free = list(plan.fixed_free)
@@ -144,7 +153,7 @@ class _Run:
         together.append(node)
         if len(together) < plan.group_size[number]:
             return []
-        last = max(self.ready[one] + self._latency[one] for one in together)
+        last = max(self.ready[one] for one in together)
         return self.released(together, last + plan.graph.group_cost_ns[number])
 
     def released(self, nodes: list[int], done: int) -> list[int]:
@@ -177,5 +186,5 @@ class _Run:
         starts = [end - length for end, length in zip(self.end, self._duration, strict=False)]
         for nodes in self.together.values():
             for node in nodes:
-                starts[node] = min(self.ready[node] + self._latency[node], self.end[node])
+                starts[node] = min(self.ready[node], self.end[node])
         return starts + self.end[len(starts) :]

@@ -8,13 +8,14 @@ edge `(before, after, lag)` says that `after` is not ready earlier than `lag` ns
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..steps.launches import Launches
 from ..trace.host import HostSide
 from ..trace.model import Trace
 from .calls import LONG_AGO_NS, HostChains, host_chains, link_calls
@@ -51,6 +52,14 @@ class Graph:
         """Number of copy engines with copies."""
         return int(self.engine.max(initial=-1)) + 1
 
+    def prompt(self, nodes: Container[int]) -> Graph:
+        """The same with some nodes that start without any latency."""
+
+        def at_once(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+            return tuple((a, b, min(lag, 0) if b in nodes else lag) for a, b, lag in edges)
+
+        return replace(self, order=at_once(self.order), host=at_once(self.host))
+
     def with_order(self, edges: Iterable[Edge]) -> Graph:
         """The same with more edges between operations."""
         return replace(self, order=(*self.order, *edges))
@@ -72,9 +81,9 @@ class _Building:
     snapshots: dict[int, Frontier] = field(default_factory=dict)
 
 
-def build_graph(trace: Trace, ops: Operations) -> Graph:
+def build_graph(trace: Trace, launches: Launches, ops: Operations) -> Graph:
     """The graph of some operations."""
-    chains = host_chains(trace, ops)
+    chains = host_chains(trace, launches, ops)
     building = _Building()
     n_nodes = _order(trace, ops, chains, building)
     links = link_calls(chains, building.snapshots, n_nodes)

@@ -6,6 +6,8 @@ that every scenario uses. A low error is necessary for a prediction and no evide
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import number_of
+from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow
@@ -20,11 +23,15 @@ from ..trace.schema import ASYNC_COPY_API, KERNEL_LAUNCH_API
 from .calibrate import Calibrated, calibrate
 from .engine import CycleError, Replayed
 from .graph import build_graph
-from .operations import UNKNOWN, Operations, Segment, operations, segment
+from .operations import UNKNOWN, WORK, Operations, Segment, operations, segment
 from .outcome import Borders, Outcome, find_borders, outcome
 
 MOST_ERROR = 0.02
 """With a larger error of the unmodified replay nothing is predicted."""
+MATRIX_KERNEL = re.compile(
+    r"gemm|nvjet|cutlass|xmma|matmul|(^|_)dot|conv|sdpa|attention|flash|fmha|mma_", re.IGNORECASE
+)
+"""Names of kernels that arithmetic bounds; memory bounds all others."""
 _MOST_UNKNOWN = 0.01
 """Share of operations without launch, launches without operation, or waits without record."""
 
@@ -42,6 +49,8 @@ class Model:
     now: Outcome
     replayed: Outcome | None
     withheld: str | None
+    is_matrix_kernel: BoolArray
+    """Which operations are matrix products and attention, bound by arithmetic; shape (n,)."""
 
     @property
     def operations(self) -> Operations:
@@ -73,6 +82,15 @@ class Model:
         start, end = times(run, len(self.operations))
         return outcome(self.operations, self.borders, start, end, kept)
 
+    def idle(
+        self, device: int, start_ns: Int64Array, end_ns: Int64Array, edges: Sequence[int]
+    ) -> IntervalSet:
+        """Instants within steps at which no operation hides a transfer of a device."""
+        ops = self.operations
+        work = (ops.device == device) & np.isin(ops.kind, WORK)
+        window = IntervalSet.from_spans([edges[0]], [edges[-1]])
+        return window.subtract(IntervalSet.from_spans(start_ns[work], end_ns[work]))
+
 
 def times(run: Replayed, n: int) -> tuple[Int64Array, Int64Array]:
     """Start and end of the first n nodes, which are the operations."""
@@ -96,7 +114,7 @@ def build_model(
     ops = operations(classified, launches, chosen)
     if not len(ops):
         return "none of the GPU work of its steps was recorded in single operations"
-    graph = build_graph(classified.trace, ops)
+    graph = build_graph(classified.trace, launches, ops)
     calibrated = calibrate(graph)
     borders = find_borders(ops, chosen)
     now = outcome(ops, borders, ops.start_ns, ops.end_ns, traced=True)
@@ -107,11 +125,15 @@ def build_model(
         replayed = outcome(ops, borders, start, end)
     except CycleError:
         withheld = withheld or "the order of work in the trace contradicts itself"
-    model = Model(calibrated, chosen, borders, now, replayed, withheld)
+    matrix = _matrix_kernels(classified, ops)
+    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix)
     error = model.error
     if withheld is None and error is not None and abs(error) > MOST_ERROR:
-        reason = f"the unmodified replay is off by {error:+.1%}, more than {MOST_ERROR:.0%}"
-        return Model(calibrated, chosen, borders, now, replayed, reason)
+        reason = (
+            f"the unmodified replay is off by {100 * error:+.1f} %, more than "
+            f"{100 * MOST_ERROR:.0f} %"
+        )
+        return dataclasses.replace(model, withheld=reason)
     return model
 
 
@@ -156,6 +178,12 @@ def _lost(classified: Classified, launches: Launches, ops: Operations) -> tuple[
     asked = np.flatnonzero(mine & np.array(launch, np.bool_)[calls.name])
     used = np.concatenate([launches.of(table) for table in trace.tables.values()])
     return len(np.setdiff1d(asked, used)), len(asked)
+
+
+def _matrix_kernels(classified: Classified, ops: Operations) -> BoolArray:
+    named = [bool(MATRIX_KERNEL.search(name)) for name in classified.trace.names] + [False]
+    result: BoolArray = np.array(named, np.bool_)[ops.name]
+    return result
 
 
 def _inside(start: Int64Array, end: Int64Array, low: int, high: int) -> bool:

@@ -72,6 +72,9 @@ class Operations:
         return self.end_ns - self.start_ns
 
 
+_STEADY = 3
+
+
 @dataclass(frozen=True)
 class Segment:
     """Consecutive steps of each (device, process) that are replayed together.
@@ -92,9 +95,11 @@ class Segment:
 def segment(
     classified: Classified, launches: Launches, windows: Sequence[StepWindow], most: int | None
 ) -> Segment | None:
-    """Steady steps: without the first where there are three or more; None with fewer than two.
+    """Steady steps; None with fewer than two.
 
-    At most `most` of them. Every device and process takes part with the same steps.
+    The first is left out where there are three or more, the last where there are four or more: no
+    step follows it, so that its end is only that of its work. At most `most` of the others. Every
+    device and process takes part with the same steps.
     """
     by_owner: dict[tuple[int, int], list[StepWindow]] = {}
     for window in windows:
@@ -102,8 +107,10 @@ def segment(
     if not by_owner:
         return None
     n = min(len(steps) for steps in by_owner.values())
-    first = 1 if n >= 3 else 0
-    last = n if most is None else min(n, first + most)
+    first = 1 if n >= _STEADY else 0
+    last = n - 1 if n > _STEADY else n
+    if most is not None:
+        last = min(last, first + most)
     if last - first < 2:
         return None
     chosen = {owner: tuple(steps[first:last]) for owner, steps in by_owner.items()}
@@ -181,7 +188,7 @@ def _table(
         "kind": _kinds(role[row], name == "kernel"),
         "stream": table.stream[row].astype(np.int64),
         "device": trace.stream_device[table.stream[row]].astype(np.int64),
-        "n_bytes": trace.copies.n_bytes[row] if name == "memcpy" else np.zeros(len(row), np.int64),
+        "n_bytes": _bytes(classified, name, row),
         "call": call,
         "issued_ns": issued,
         "from_graph": table.from_graph[row],
@@ -189,6 +196,19 @@ def _table(
         "table": np.full(len(row), number, np.int64),
         "row": row.astype(np.int64),
     }
+
+
+def _bytes(classified: Classified, name: str, row: Int64Array) -> Int64Array:
+    """Bytes of copies, and of transfer kernels as far as their threads tell; else 0."""
+    if name == "memcpy":
+        return classified.trace.copies.n_bytes[row]
+    moved = np.zeros(len(row), np.int64)
+    if name == "kernel" and len(classified.estimated_row):
+        at = np.searchsorted(classified.estimated_row, row)
+        at = np.minimum(at, len(classified.estimated_row) - 1)
+        known = classified.estimated_row[at] == row
+        moved[known] = classified.estimated_bytes[at[known]]
+    return moved
 
 
 def _kinds(role: UInt8Array, by_kernel: bool) -> Int64Array:

@@ -36,6 +36,13 @@ class DeviceOutcome:
     d2h: Overlap
     both: Overlap
     relief: Relief
+    compute_ns: int = 0
+    """Time with compute, the sum over the steps."""
+
+    @property
+    def busy(self) -> float:
+        """Share of the steps with compute."""
+        return self.compute_ns / sum(self.steps_ns)
 
     @property
     def step_ns(self) -> int:
@@ -131,7 +138,15 @@ def outcome(
         }
         relief = median_relief(measure_relief(lanes.of("both"), windows))
         lengths = tuple(end - start for start, end in windows)
-        devices.append(DeviceOutcome(border.device, lengths, **overlaps, relief=relief))
+        devices.append(
+            DeviceOutcome(
+                border.device,
+                lengths,
+                **overlaps,
+                relief=relief,
+                compute_ns=lanes.compute.clip(times[0], times[-1]).length,
+            )
+        )
     return Outcome(tuple(devices))
 
 

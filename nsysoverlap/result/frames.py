@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
+from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from ..trace.model import Copies, Kernels, Trace
 from .columns import Place, at
 from .model import OverlapReport
@@ -18,17 +19,6 @@ from .tables import FRAMES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COPY_KINDS = (
-    *("unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
-    *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
-)
-"""Labels of ENUM_CUDA_MEMCPY_OPER by value."""
-MEMORY_KINDS = (
-    *("pageable", "pinned", "device", "array", "managed", "device static", "managed static"),
-    "unknown",
-)
-"""Labels of ENUM_CUDA_MEM_KIND by value."""
 
 
 def activities_frame(trace: Trace) -> pd.DataFrame:

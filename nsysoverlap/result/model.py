@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.formatting import device_label, number_of
 from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Severity, Share, Span, plain
+from ..core.late import late
 from .numbers import WAITS, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,
@@ -74,7 +75,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HealthEntry:
-    """Something to know before trusting a number. `severity`: error, warning or note."""
+    """Something to know before trusting a number. `severity`: error, warning or note.
+
+    `accepted` says that the user chose to go on in spite of it, so that it stops nothing.
+    """
 
     code: str
     severity: Severity
@@ -82,6 +86,7 @@ class HealthEntry:
     hint: str = ""
     trace: str = ""
     count: Count = 1
+    accepted: Later[bool] = False
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,8 @@ class Basis:
     """What the numbers are over. `kind`: trace, window or steps; `window_ns` as asked, None = open.
 
     `steps` says in words what marks a step, `n_steps` how many were kept (the most of any
-    device), `skipped` how many were left out.
+    device), `skipped` how many were left out. `rules`, `links` and `steps_asked` say in words what
+    was asked for, None in files that did not know it; `accepted` are the health codes that were.
     """
 
     kind: Annotated[str, OneOf(("trace", "window", "steps"))] = "trace"
@@ -235,6 +241,10 @@ class Basis:
     steps: str | None = None
     n_steps: Count = 0
     skipped: Count = 0
+    steps_asked: Later[str | None] = None
+    rules: Later[str | None] = None
+    links: Later[str | None] = None
+    accepted: Later[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -352,11 +362,8 @@ class OverlapReport(Document):
 
     def to_frame(self, table: str = "devices") -> pd.DataFrame:
         """One of the tables of docs/dataframes.md as a DataFrame, which lists their columns."""
-        from .frames import report_frame
-
-        return report_frame(self, table)
+        frame: pd.DataFrame = late("report_frame")(self, table)
+        return frame
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import report_html
-
-        return report_html(self)
+        return str(late("result_html")(self))

@@ -193,7 +193,7 @@ HEALTH: tuple[Column[HealthEntry], ...] = (
 
 
 @dataclass(frozen=True)
-class Held:
+class FrameRow:
     """A row of a frame: what it is of, and the device that holds it with its place."""
 
     of: Any
@@ -216,9 +216,9 @@ def _held(columns: Sequence[Column[Any]]) -> tuple[Column[Any], ...]:
     return (_text("trace", "file name"), device, *lifted(columns, attrgetter("of")))
 
 
-def _rows(part: str) -> Callable[[OverlapReport], list[Held]]:
+def _rows(part: str) -> Callable[[OverlapReport], list[FrameRow]]:
     return lambda report: [
-        Held(row, i, device.trace)
+        FrameRow(row, i, device.trace)
         for i, device in enumerate(report.devices)
         for row in getattr(device, part)
     ]
@@ -237,7 +237,7 @@ FRAMES: Mapping[str, Frame] = {
             *lifted(OVERLAP, lambda held: getattr(held.of, held.direction)),
         ),
         lambda report: [
-            Held(device, i, device.trace, direction)
+            FrameRow(device, i, device.trace, direction)
             for i, device in enumerate(report.devices)
             for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS)
         ],

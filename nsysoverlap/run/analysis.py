@@ -16,6 +16,7 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
+from ..replay.clock import ClockLaw
 from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
 from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
@@ -35,6 +36,9 @@ class Options:
     links: LinkOverride | None = None
     config_name: str | None = None
     steps: StepSpec = field(default_factory=StepSpec)
+    accepted: tuple[str, ...] = ()
+    clock: ClockLaw | None = None
+    """The calibrated clock law of this machine."""
 
     @property
     def whole(self) -> bool:
@@ -139,7 +143,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 components=components,
             ),
         ),
-        health=judge(found.classified, devices, _span(plan, options), plan.notes),
+        health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
@@ -186,4 +190,8 @@ def _basis(plan: StepPlan, options: Options) -> Basis:
         steps=plan.marker,
         n_steps=plan.n_steps,
         skipped=plan.skipped,
+        steps_asked=options.steps.words if options.whole else "window",
+        rules=options.rules.words,
+        links="by GPU name" if options.links is None else options.links.words,
+        accepted=options.accepted,
     )

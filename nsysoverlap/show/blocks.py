@@ -78,6 +78,15 @@ class Entries:
 Block = Paragraph | Command | Table | Entries
 
 
+@dataclass(frozen=True)
+class Section:
+    """Blocks that belong together; a page gives them an anchor and, with a title, a heading."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
 def cleaned(block: Block) -> Block:
     """The block with every string made fit to print (see `clean_text`)."""
     return with_texts(block, clean_text)

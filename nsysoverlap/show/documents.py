@@ -16,8 +16,13 @@ from ..judge.baseline import BaselineFile
 from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
+from ..replay.answer import WhatIf
 from ..result.metrics import Scope
 from ..result.model import Gpu, HealthEntry, OverlapReport, Program
+from ..run.transfers import TransferRow
+from ..slim.copying import TableChange
+from ..slim.identifying import Sensitive
+from ..slim.making import Slimmed
 from ..trace.model import pid_of
 from .say_comparison import headline as comparison_headline
 from .say_verdicts import headline as verdict_headline
@@ -77,6 +82,7 @@ class VerdictFile(Document):
     notes: tuple[str, ...]
     verdicts: tuple[VerdictEntry, ...]
     losses: tuple[Loss, ...]
+    accepted: tuple[str, ...]
 
 
 def verdict_file(result: Verdicts) -> VerdictFile:
@@ -284,11 +290,43 @@ def _role(owner: Rule | CopyRule | TopName) -> str:
     return owner.role.name.lower()
 
 
+@dataclass(frozen=True)
+class TransfersFile(Document):
+    """Every transfer of a trace, in order of start."""
+
+    json_format: ClassVar = ("nsysoverlap.transfers", 1)
+    transfers: tuple[TransferRow, ...]
+
+
+@dataclass(frozen=True)
+class SlimFile(Document):
+    """A copy without what could identify anyone, or with `--check` what in a trace could.
+
+    `tables` says what the copy left out, `texts` which columns hold texts and which of these tell.
+    """
+
+    json_format: ClassVar = ("nsysoverlap.slim", 1)
+    path: str
+    n_bytes_before: Count | None
+    n_bytes: Count | None
+    marks_kept: bool
+    tables: tuple[TableChange, ...]
+    texts: tuple[Sensitive, ...]
+
+
+def slim_file(name: str, made: Slimmed | None, texts: Sequence[Sensitive]) -> SlimFile:
+    """A copy of that name and the texts in it; of a trace that is only checked its texts."""
+    if made is None:
+        return SlimFile(name, None, None, False, (), tuple(texts))
+    sizes = made.n_bytes_before, made.n_bytes
+    return SlimFile(name, *sizes, made.marks_kept, made.changes, tuple(texts))
+
+
 DOCUMENTS: Mapping[str, type[Document]] = {
     cls.json_format[0].rpartition(".")[2]: cls
     for cls in (
         *(OverlapReport, BaselineFile, VerdictFile, ComparisonFile, HistoryFile),
-        *(InfoFile, RulesFile),
+        *(InfoFile, RulesFile, TransfersFile, SlimFile, WhatIf),
     )
 }
 """Every JSON output by the last part of its format's name."""

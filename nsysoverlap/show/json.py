@@ -1,17 +1,28 @@
-"""The report as JSON, the format that programs and later runs read."""
+"""Results as JSON, the format that programs and later runs read."""
 
 from __future__ import annotations
 
 import json
 
 from ..core.json_model import Document, plain
-from ..result.model import OverlapReport
+from ..judge.comparison import Comparison
+from ..judge.history_store import Trend
+from ..judge.verdicts import Verdicts
+from .documents import HistoryFile, comparison_file, verdict_file
 from .interface import Layout
+from .sections import Result
 
 
-def render_json(report: OverlapReport, layout: Layout) -> str:
-    """The report; see `as_json`."""
-    return as_json(report)
+def paint(result: Result, layout: Layout) -> str:
+    """The document of a result; see `as_json`."""
+    match result:
+        case Verdicts():
+            return as_json(verdict_file(result))
+        case Comparison():
+            return as_json(comparison_file(result))
+        case Trend():
+            return as_json(HistoryFile(result.runs))
+    return as_json(result)
 
 
 def as_json(document: Document) -> str:

@@ -9,7 +9,7 @@ from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.comparison import Change, Comparison
 from ..result.metrics import METRICS, STEP_MEAN
 from ..result.model import Finding
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Block, Paragraph, Section, Table
 
 MAX_ROWS = 10
 _EQUAL = Fraction(1, 100)
@@ -18,21 +18,26 @@ _EQUAL_SHARES = Fraction(1, 1000)
 """
 
 
-def comparison_blocks(result: Comparison) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), "headline")]
-    blocks.append(Paragraph(f"A is {result.a}, B is {result.b}."))
-    blocks += [Paragraph(caution, "alarm") for caution in result.cautions]
+def comparison_sections(result: Comparison) -> list[Section]:
+    """Everything to print, in order."""
     over = "Amounts are medians over steps." if result.per_step else "Amounts are over everything."
-    blocks.append(_changes("Change from A to B", result.split, over))
     budget = tuple(c for c in result.budget if c.a or c.b)
-    if budget:
-        blocks.append(_changes("Time budget, share of the window", budget, ""))
-    blocks += _operations(result)
-    blocks += _kernels(result)
-    blocks += _findings("Findings that came", result.new_findings)
-    blocks += _findings("Findings that went", result.gone_findings)
-    return [cleaned(block) for block in blocks]
+    summary = (
+        Paragraph(headline(result), "headline"),
+        Paragraph(f"A is {result.a}, B is {result.b}."),
+        *(Paragraph(caution, "alarm") for caution in result.cautions),
+    )
+    changes = [_changes("Change from A to B", result.split, over)]
+    changes += [_changes("Time budget, share of the window", budget, "")] if budget else []
+    findings = _findings("Findings that came", result.new_findings)
+    findings += _findings("Findings that went", result.gone_findings)
+    return [
+        Section("summary", "Summary", summary),
+        Section("change", "Change", tuple(changes)),
+        Section("operations", "Operations", tuple(_operations(result))),
+        Section("kernels", "Kernels", tuple(_kernels(result))),
+        Section("findings", "Findings", tuple(findings)),
+    ]
 
 
 def headline(result: Comparison) -> str:

@@ -6,19 +6,21 @@ import statistics
 from collections.abc import Sequence
 
 from ..core.formatting import NONE, format_ns, number_of
-from ..judge.history_store import Run
+from ..judge.history_store import Run, Trend
 from ..judge.history_trend import MIN_RUNS
 from ..result.metrics import STEP_MEDIAN
 from ..result.model import format_share
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Paragraph, Section, Table
 
 
-def history_blocks(runs: Sequence[Run], name: str) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    if not runs:
-        return [Paragraph(f"No runs in {name} match.", "headline")]
-    blocks: list[Block] = [Paragraph(headline(runs), "headline"), _table(runs)]
-    return [cleaned(block) for block in blocks]
+def history_sections(trend: Trend) -> list[Section]:
+    """Everything to print, in order."""
+    said = headline(trend.runs) if trend.runs else f"No runs in {trend.name} match."
+    table = (_table(trend.runs),) if trend.runs else ()
+    return [
+        Section("summary", "Summary", (Paragraph(said, "headline"),)),
+        Section("runs", "Runs", table),
+    ]
 
 
 def headline(runs: Sequence[Run]) -> str:

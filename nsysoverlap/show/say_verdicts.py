@@ -9,25 +9,25 @@ from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..result.metrics import STEP_MEAN
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Block, Paragraph, Section, Table
 
 MAX_REASONS = 10
 MAX_NAMED = 2
 _TONES = {Status.PASSED: "headline", Status.FAILED: "alarm", Status.INCONCLUSIVE: "alarm"}
 
 
-def verdict_blocks(result: Verdicts) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), _TONES[result.status])]
-    if result.basis:
-        blocks.append(Paragraph(result.basis))
-    blocks += [Paragraph(note) for note in result.notes]
-    if result.verdicts:
-        blocks.append(_table(result))
-        blocks += _reasons(result)
-    if result.losses:
-        blocks.append(_losses(result))
-    return [cleaned(block) for block in blocks]
+def verdict_sections(result: Verdicts) -> list[Section]:
+    """Everything to print, in order."""
+    said = [result.basis] if result.basis else []
+    summary = [Paragraph(text) for text in (*said, *result.notes)]
+    limits = [_table(result), *_reasons(result)] if result.verdicts else []
+    return [
+        Section(
+            "summary", "Summary", (Paragraph(headline(result), _TONES[result.status]), *summary)
+        ),
+        Section("limits", "Limits", tuple(limits)),
+        Section("losses", "What lost most", (_losses(result),) if result.losses else ()),
+    ]
 
 
 def headline(result: Verdicts) -> str:
@@ -47,7 +47,11 @@ def headline(result: Verdicts) -> str:
         return (
             f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
         )
-    return f"Passed: {'all ' if n > 1 else ''}{limits} met."
+    return f"Passed: {'all ' if n > 1 else ''}{limits} met{_in_spite_of(result)}."
+
+
+def _in_spite_of(result: Verdicts) -> str:
+    return f", with {', '.join(result.accepted)} ACCEPTED" if result.accepted else ""
 
 
 def _named(result: Verdicts) -> int:

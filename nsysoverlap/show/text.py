@@ -8,10 +8,9 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..result.model import OverlapReport
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table, with_texts
 from .interface import Layout
-from .say_report import blocks
+from .sections import Result, blocks_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +34,9 @@ _GAP = 2
 _LEAST_WORDS = 12
 
 
-def render_text(report: OverlapReport, layout: Layout) -> str:
+def paint(result: Result, layout: Layout) -> str:
     """Headline, notes and tables; wider than `layout.width` only where numbers need it."""
-    return blocks_as_text(blocks(report, layout.view), layout)
+    return blocks_as_text(blocks_of(result, layout.view), layout)
 
 
 def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:

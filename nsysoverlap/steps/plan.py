@@ -31,6 +31,13 @@ class StepSpec:
     first: int | None = None
     last: int | None = None
 
+    @property
+    def words(self) -> str:
+        """As the options say it, such as `auto, 2 skipped` or `auto, step 3 to 5`."""
+        skipped = f", {self.skip} skipped" if self.skip else ""
+        kept = "" if self.first is None else f", step {self.first} to {self.last}"
+        return f"{self.mode}{skipped}{kept}"
+
 
 @dataclass(frozen=True)
 class StepPlan:

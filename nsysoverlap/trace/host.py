@@ -61,7 +61,7 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Waits:
+class StreamWaits:
     """Stream waits joined to the event records they wait for; columns of shape (n,).
 
     From host time `wait_ns` on, work launched on `wait_stream` waits until all work launched on
@@ -125,7 +125,7 @@ class _Pairs:
     latest: Int64Array
 
     @classmethod
-    def of(cls, waits: Waits) -> _Pairs:
+    def of(cls, waits: StreamWaits) -> _Pairs:
         """In ranks throughout, because times times pairs could overflow."""
         n = len(waits)
         width = int(max(waits.wait_stream.max(), waits.record_stream.max())) + 1
@@ -172,7 +172,7 @@ class HostSide:
     texts: tuple[str, ...] = ()
     calls: Calls = field(default_factory=Calls)
     ranges: Ranges = field(default_factory=Ranges)
-    waits: Waits | None = None
+    waits: StreamWaits | None = None
     host_waits: HostWaits = field(default_factory=HostWaits)
     has_calls: bool = False
     has_ranges: bool = False

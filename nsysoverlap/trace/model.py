@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, UInt8Array
 from ..core.formatting import number_of
+from ..core.late import late
 from .host import HostSide
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def pid_of(global_pid: int) -> int:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class TargetGpu:
     """A physical GPU or MIG slice of TARGET_INFO_GPU; absent facts are None."""
 
     id: int | None = None
@@ -53,7 +54,7 @@ class Device:
     index: int
     global_pids: tuple[int, ...]
     device_id: int | None
-    gpu: Gpu
+    gpu: TargetGpu
     proven: bool
 
     @property
@@ -159,7 +160,7 @@ class TraceInfo:
     schema_version: str | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[TargetGpu, ...] = ()
     derived_by_third_party: bool = False
 
 
@@ -293,15 +294,12 @@ class Trace:
 
     @cached_property
     def activities(self) -> pd.DataFrame:
-        """All GPU rows as one documented DataFrame (see `nsysoverlap.frames`), built once."""
-        from ..result.frames import activities_frame
-
-        return activities_frame(self)
+        """All GPU rows as one documented DataFrame (see docs/dataframes.md), built once."""
+        frame: pd.DataFrame = late("activities_frame")(self)
+        return frame
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import trace_html
-
-        return trace_html(self)
+        return str(late("trace_html")(self))
 
 
 _TEMPLATE_OR_CALL = re.compile(r"[<(]")

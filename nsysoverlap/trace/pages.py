@@ -48,7 +48,7 @@ class UnusualError(Exception):
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """Where a table's tree begins, how many columns a row has, and which of them are wanted.
 
     `names` are the logical names of wanted columns by their position, `defaults` stand for NULL.
@@ -67,7 +67,7 @@ def find_layout(
     table: FoundTable,
     names: Sequence[str],
     sized: Sequence[str] = (),
-) -> Layout:
+) -> RowLayout:
     """The layout of a table; `names` and `sized` are logical columns that it has."""
     root = connection.execute(
         "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table.table,)
@@ -81,7 +81,7 @@ def find_layout(
     if root is None or hidden or special or len(wanted) < len(names) + len(sized):
         raise UnusualError
     defaults = {column.name: column.default for column in table.spec.columns}
-    return Layout(int(root[0]), len(columns), wanted, sized, defaults)
+    return RowLayout(int(root[0]), len(columns), wanted, sized, defaults)
 
 
 class PageFile:
@@ -152,7 +152,7 @@ class PageFile:
 
 
 def read_pages(
-    file: PageFile, layout: Layout, pages: Int64Array, reach: tuple[int, int]
+    file: PageFile, layout: RowLayout, pages: Int64Array, reach: tuple[int, int]
 ) -> dict[str, Int64Array]:
     """The wanted columns of all rows of some leaf pages, and the column `row` with their rowids.
 
@@ -190,7 +190,7 @@ def _cells(buffer: UInt8Array, n_pages: int, file: PageFile, kind: int) -> Int64
 
 
 def _rows(
-    buffer: UInt8Array, cells: Int64Array, file: PageFile, layout: Layout
+    buffer: UInt8Array, cells: Int64Array, file: PageFile, layout: RowLayout
 ) -> dict[str, Int64Array]:
     n_bytes, at = _varint(buffer, cells)
     rowid, record = _varint(buffer, at)

@@ -16,7 +16,7 @@ from ..core.errors import TraceFileError
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSpec:
     """One logical column: `candidates` in order of preference, `default` where absent or NULL."""
 
     name: str
@@ -30,11 +30,11 @@ class TableSpec:
     """A table we read and the columns we want from it."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSpec, ...]
 
 
-def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> Column:
-    return Column(name, candidates or (name,), default, required)
+def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> ColumnSpec:
+    return ColumnSpec(name, candidates or (name,), default, required)
 
 
 UNREADABLE = -(2**63)

@@ -12,7 +12,7 @@ from ..core.arrays import BoolArray, Int32Array, Int64Array
 from . import schema
 from .bulk import Block
 from .codes import TupleCodes
-from .host import ALL_STREAMS, HostSide, HostWaits, Waits
+from .host import ALL_STREAMS, HostSide, HostWaits, StreamWaits
 from .model import Stream
 from .schema import TableSpec
 from .source import Source
@@ -26,7 +26,7 @@ _NOTHING = -2
 
 def read_waits(
     source: Source, host: HostSide, streams: Sequence[Stream]
-) -> tuple[Waits | None, HostWaits]:
+) -> tuple[StreamWaits | None, HostWaits]:
     """Stream waits joined to event records, and what each synchronisation waits for.
 
     Joined by eventSyncId, before schema 3.17 by eventId and the latest record before the wait.
@@ -44,7 +44,7 @@ def read_waits(
     if tables[0] is None:
         # Nothing waited, or it was not recorded: the calls tell.
         asked = any(schema.STREAM_WAIT_API.match(name) for name in host.api_names)
-        return None if asked else Waits(), host_waits
+        return None if asked else StreamWaits(), host_waits
     named = (rows.block["event_sync_id"] != -1) | (rows.block["event_id"] != -1)
     waits = named & rows.matches(host, schema.STREAM_WAIT_API)
     resolved = waits & (record >= 0)
@@ -52,7 +52,7 @@ def read_waits(
     wait_stream, record_stream = rows.stream[resolved], records.stream[of]
     known = (wait_stream >= 0) & (record_stream >= 0)
     return (
-        Waits(
+        StreamWaits(
             wait_ns=rows.called_ns[resolved][known],
             wait_stream=wait_stream[known],
             record_ns=records.called_ns[of][known],

@@ -13,8 +13,6 @@ from nsysoverlap.trace.load import read_trace
 
 from ..traces import h200
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-
 WITHHELD = {
     "jax_scan_pipelined_graph_level": "CUDA graphs were recorded as a whole",
     "micro_managed": "unified-memory migrations",
@@ -71,10 +69,7 @@ def test_own_traces(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_traces_of_other_frameworks(name: str) -> None:
     folder, stem = name.split("/")
-    path = SHARED / f"{name}.sqlite"
-    if not path.is_file():
-        pytest.skip("the shared traces are not part of the repository")
-    check(model_of(path, STEPS.get(folder, "auto")), stem)
+    check(model_of(h200(name), STEPS.get(folder, "auto")), stem)
 
 
 @pytest.mark.parametrize("name", WITHHELD)

@@ -15,7 +15,7 @@ SUITE = "nsysoverlap gate"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_verdict_junit(result: Verdicts, layout: Layout) -> str:
+def paint(result: Verdicts, layout: Layout) -> str:
     """A failed limit is a failure, an inconclusive one an error, so that no CI shows it green."""
     cases = [_case(verdict, result) for verdict in result.verdicts]
     if result.blockers:

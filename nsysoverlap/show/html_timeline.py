@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays import Int64Array
-from ...draw.timeline_model import DeviceTimeline, Lane, Stretches, Timeline
+from ..core.arrays import Int64Array
+from ..draw.timeline_model import DeviceTimeline, Lane, Stretches, Timeline
 
 
 def timeline_json(timeline: Timeline, names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ _LEVELS = {Status.PASSED: "notice", Status.FAILED: "error", Status.INCONCLUSIVE:
 _LEVELS_OF_ALL = {**_LEVELS, Status.INCONCLUSIVE: "error"}
 
 
-def render_verdict_github(result: Verdicts, layout: Layout) -> str:
+def paint(result: Verdicts, layout: Layout) -> str:
     """One annotation for the whole and one for each limit that was not met."""
     lines = [_command(_LEVELS_OF_ALL[result.status], "nsysoverlap gate", headline(result))]
     lines += [_annotation(v) for v in result.verdicts if v.status is not Status.PASSED]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.formatting import clean_text, format_ns, number_of
-from ...result.device_names import NAMES, device_names
-from ...result.model import OverlapReport, TimeBudget, format_share, share
+from ..core.formatting import clean_text, format_ns, number_of
+from ..result.device_names import NAMES, device_names
+from ..result.model import OverlapReport, TimeBudget, format_share, share
 
 BAR_LEFT, BAR_WIDTH = 190.0, 640.0
 ROW, BAR = 34.0, 20.0
@@ -30,7 +30,7 @@ SPLIT_TITLES = {
 
 
 @dataclass(frozen=True)
-class Segment:
+class BarPart:
     """A part of a bar; `kind` is its class in the style sheet."""
 
     kind: str
@@ -46,7 +46,7 @@ class Row:
 
     label: str
     y: float
-    segments: tuple[Segment, ...]
+    segments: tuple[BarPart, ...]
     total: str
 
 
@@ -139,7 +139,7 @@ def _row(
         if ns:
             text = percent if width >= MIN_LABELLED else ""
             title = f"{label}: {titles[kind]} {format_ns(ns)}, {percent}"
-            segments.append(Segment(kind, round(x, 2), round(width, 2), text, title))
+            segments.append(BarPart(kind, round(x, 2), round(width, 2), text, title))
         x += width
     return Row(label, ROW * place, tuple(segments), format_ns(total))
 
