@@ -272,7 +272,7 @@ def test_graphs_of_a_device_without_steps_are_not_in_the_numbers(tmp_path: Path)
     path = scene.builder.write(tmp_path / "t.sqlite")
     found = analyze(path)
     assert found.basis.kind == "steps"
-    assert [device.window_ns for device in found.devices] == [(1_100, 5_800), (2_000, 2_000)]
+    assert [device.window_ns for device in found.devices] == [(1_100, 5_900), (2_000, 2_000)]
     assert found.conclusive
     assert "graph-opaque" not in codes(found.health)
     assert "graph-opaque" in codes(analyze(path, steps="none").health)

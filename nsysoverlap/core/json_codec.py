@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from .errors import ConfigError
-from .json_model import Document, Key, Limits, Mark, OneOf, head_of, keys_of
+from .json_model import END, INLINE, LATER, ORDERED, Document, Key, Limits, OneOf, head_of, keys_of
 
 D = TypeVar("D", bound=Document)
 
@@ -91,9 +91,9 @@ def _head(name: str, value: Any) -> Any:
 def _fields(cls: type) -> list[Any]:
     found: list[Any] = []
     for key in keys_of(cls):
-        if Mark.INLINE in key.marks:
+        if INLINE in key.marks:
             found += _fields(get_args(key.hint)[0])
-        elif Mark.LATER in key.marks:
+        elif LATER in key.marks:
             found.append((key.name, _checked(key.hint) | UnsetType, UNSET))
         else:
             found.append((key.name, _checked(key.hint)))
@@ -144,7 +144,7 @@ def _restored(value: Any, where: str) -> Any:
 def _built(cls: type, found: Any, where: str) -> Any:
     known = {}
     for key in keys_of(cls):
-        if Mark.INLINE in key.marks:
+        if INLINE in key.marks:
             known[key.name] = _built(get_args(key.hint)[0], found, where)
         elif (value := getattr(found, key.name)) is not UNSET:
             known[key.name] = _restored(value, f"{where}.{key.name}")
@@ -162,9 +162,9 @@ def _built(cls: type, found: Any, where: str) -> Any:
 
 def _check_order(key: Key, known: Mapping[str, Any], where: str) -> None:
     value = known[key.name]
-    if Mark.ORDERED in key.marks and value is not None and value[1] < value[0]:
+    if ORDERED in key.marks and value is not None and value[1] < value[0]:
         wanted = f"a start and a later end, not {list(value)}"
-    elif Mark.END in key.marks and value < known["start_ns"]:
+    elif END in key.marks and value < known["start_ns"]:
         wanted = f"no earlier than the start, not {value}"
     else:
         return

@@ -11,15 +11,23 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .._version import __version__
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """Bounds of a number: at least `ge`, above `gt`, at most `le`."""
 
     ge: float | None = None
@@ -27,32 +35,36 @@ class Limits:
     le: float | None = None
 
 
-@dataclass(frozen=True)
-class OneOf:
+class OneOf(NamedTuple):
     """The texts that a text may be."""
 
     texts: tuple[str, ...]
 
 
-class Mark(Enum):
-    """What a field is in JSON."""
+class Mark:
+    """What a field is in JSON; told apart by identity, which costs less than an enum's hash."""
 
-    INLINE = "the keys of the dataclass stand among its owner's"
-    UNSEEN = "no key; `restored` of the class makes up for it"
-    LATER = "a key that files of the first version lack; the default stands for it"
-    ORDERED = "a start and an end that is not before it"
-    END = "not before `start_ns` of the same object"
 
+INLINE = Mark()
+"""The keys of the dataclass stand among its owner's."""
+UNSEEN = Mark()
+"""No key; `restored` of the class makes up for it."""
+LATER = Mark()
+"""A key that files of the first version lack; the default stands for it."""
+ORDERED = Mark()
+"""A start and an end that is not before it."""
+END = Mark()
+"""Not before `start_ns` of the same object."""
 
 Count = Annotated[int, Limits(ge=0)]
 Share = Annotated[float, Limits(ge=0, le=1)]
 GbPerS = Annotated[float, Limits(gt=0)]
 Severity = Annotated[str, OneOf(("error", "warning", "note"))]
-Span = Annotated[tuple[int, int], Mark.ORDERED]
-End = Annotated[int, Mark.END]
-Inline = Annotated[T, Mark.INLINE]
-Unseen = Annotated[T, Mark.UNSEEN]
-Later = Annotated[T, Mark.LATER]
+Span = Annotated[tuple[int, int], ORDERED]
+End = Annotated[int, END]
+Inline = Annotated[T, INLINE]
+Unseen = Annotated[T, UNSEEN]
+Later = Annotated[T, LATER]
 """For a field with a default, or a property, that was added after the first release."""
 
 
@@ -64,14 +76,16 @@ class Document:
     generator: str = field(default=f"nsysoverlap {__version__}", kw_only=True)
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One key of an object: a field of the dataclass, or a property that `json_last` names."""
 
     name: str
     hint: Any
     marks: frozenset[Mark]
     is_field: bool
+
+
+_AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
 
 
 @cache
@@ -87,7 +101,7 @@ def keys_of(cls: type) -> tuple[Key, ...]:
         hint = hints[name] if name in own else _returned(cls, name)
         extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         marks = frozenset(extra for extra in extras if isinstance(extra, Mark))
-        if Mark.UNSEEN not in marks:
+        if UNSEEN not in marks:
             keys.append(Key(name, hint, marks, name in own))
     return tuple(keys)
 
@@ -111,19 +125,32 @@ def head_of(cls: type) -> dict[str, Any]:
     return {"format": name, "format_version": version}
 
 
+@cache
+def _layout(cls: type) -> tuple[tuple[str, bool], ...]:
+    """Names of the keys, and whether the value's own keys stand in its place."""
+    return tuple((key.name, INLINE in key.marks) for key in keys_of(cls))
+
+
 def plain(value: Any) -> Any:
     """A dataclass, and whatever is in it, as dicts, lists, texts, numbers and None."""
-    if value is None or isinstance(value, str | int | float):
-        return value.value if isinstance(value, Enum) else value
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+    cls: Any = type(value)
+    if cls in _AS_THEY_ARE:
+        return value
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, tuple | list):
         return [plain(inner) for inner in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else float(value)
-    cls: Any = type(value)
     shown = head_of(cls)
-    for key in keys_of(cls):
-        inner = plain(getattr(value, key.name))
-        shown |= inner if Mark.INLINE in key.marks else {key.name: inner}
+    for name, inline in _layout(cls):
+        inner = getattr(value, name)
+        if type(inner) not in _AS_THEY_ARE:
+            inner = plain(inner)
+        if inline:
+            shown |= inner
+        else:
+            shown[name] = inner
     return shown

@@ -225,6 +225,10 @@ class TraceReport:
     components: Later[tuple[Program, ...]] = ()
 
 
+GUESSED = "a guess from repeating kernels"
+"""How steps that nothing marks are called."""
+
+
 @dataclass(frozen=True)
 class Basis:
     """What the numbers are over. `kind`: trace, window or steps; `window_ns` as asked, None = open.

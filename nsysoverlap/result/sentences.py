@@ -6,18 +6,24 @@ import shlex
 
 from ..core.formatting import format_bytes, format_ms, format_ns, format_span, number_of
 from .metrics import METRICS, Scope
-from .model import OverlapReport, format_share, share
+from .model import GUESSED, OverlapReport, format_share, share
 from .scopes import measure
 
 
 def headline(report: OverlapReport) -> str:
     """The answer in one or two sentences a person can act on."""
-    answer = _answer(report)
+    answer = f"{_answer(report)}{_guessed(report)}"
     if report.conclusive:
         return answer
     reason = next(entry.message for entry in report.health if entry.severity == "error")
     stop = "" if reason.endswith((".", "!", "?")) else "."
     return f"Inconclusive: {reason}{stop} {answer if report.devices else ''}".rstrip()
+
+
+def _guessed(report: OverlapReport) -> str:
+    if report.basis.steps is None or GUESSED not in report.basis.steps:
+        return ""
+    return f" Its {number_of(report.basis.n_steps, 'step')} are a guess: nothing marks them."
 
 
 def _answer(report: OverlapReport) -> str:

@@ -42,7 +42,7 @@ def _text(name: str, meaning: str, places: Place = _FRAME) -> Column[Any]:
     return _field(name, Unit.NAME, meaning, places)
 
 
-def _directed(directions: Sequence[str]) -> tuple[Column[Any], ...]:
+def directed(directions: Sequence[str]) -> tuple[Column[Any], ...]:
     """The columns of several directions beside each other: `h2d_wall_ns` and so on."""
     return tuple(
         replace(column, heading=f"{NAMES[direction]} {column.heading}".removeprefix("both "))
@@ -71,13 +71,13 @@ _STEP_SHOWN = (
 )
 STEP: tuple[Column[StepReport], ...] = placed(
     (
-        _field("index", Unit.ID, "number of the step in the trace, from 0"),
+        _field("index", Unit.ID, "number of the step in the trace, from 0", _KEPT),
         _text("label", "text that marks it", _KEPT),
         _PID,
         _field("start_ns", Unit.TIME, "start in trace time", _KEPT),
         _field("end_ns", Unit.TIME, "end in trace time"),
         Column("duration_ns", Unit.TIME, "step time", attrgetter("duration_ns"), "time", _KEPT),
-        *_directed(DIRECTIONS),
+        *directed(DIRECTIONS),
         *lifted(BUDGET, lambda step: step.time_budget, places=_FRAME),
         Column("relief", Unit.BYTES, "of a step that offloaded", _relieved, "relief", _SHOWN),
         *lifted(RELIEF, lambda step: step.relief),
@@ -105,7 +105,7 @@ STREAM: tuple[Column[StreamReport], ...] = (
         )
         for role in BUSY_ROLES
     ),
-    *_directed(("h2d", "d2h")),
+    *directed(("h2d", "d2h")),
 )  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def _metric_change(change: Change) -> MetricChange:
 class HistoryFile(Document):
     """Recorded runs, oldest first."""
 
-    json_format: ClassVar = ("nsysoverlap.history", 1)
+    json_format: ClassVar = ("nsysoverlap.history", 2)
     runs: tuple[Run, ...]
 
 

@@ -54,7 +54,7 @@ def _table(runs: Sequence[Run]) -> Table:
         values = run.values
         shares = (values[f"{d}_hidden_share"] for d in ("h2d", "d2h", "both"))
         # Per step where there are steps, else of the worst device.
-        exposed = values["exposed_per_step_ns"]
+        exposed = values["exposed_step_median_ns"]
         exposed = values["worst_device_exposed_ns"] if exposed is None else exposed
         labels = ", ".join(f"{key}={value}" for key, value in run.labels.items())
         rows.append(
@@ -67,7 +67,7 @@ def _table(runs: Sequence[Run]) -> Table:
                 _time(values["step_ns"]),
             )
         )
-    stepped = all(run.values["exposed_per_step_ns"] is not None for run in runs)
+    stepped = all(run.values["exposed_step_median_ns"] is not None for run in runs)
     columns = (
         *("run", "date", "labels", "H2D hidden", "D2H hidden", "both hidden"),
         *(f"exposed, {STEP_MEDIAN}" if stepped else "exposed", "step time"),

@@ -256,6 +256,11 @@ class Trace:
         """Device index of each stream, shape (n_streams,)."""
         return np.array([stream.device for stream in self.streams], dtype=np.int32)
 
+    @cached_property
+    def stream_pid(self) -> Int64Array:
+        """Process of each stream, shape (n_streams,)."""
+        return np.array([stream.global_pid for stream in self.streams], dtype=np.int64)
+
     def rows_on(self, device: int, table: str) -> Int64Array:
         """Rows of one of `tables` that ran on a device, rising."""
         return self._device_rows[device][table].astype(np.int64)

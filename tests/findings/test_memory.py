@@ -108,7 +108,7 @@ def test_only_copies_of_the_steps_count(tmp_path: Path) -> None:
     builder.nvtx("step 0", 3 * MS - 10_000, 4 * MS)
     for begin in (0, 3):
         builder.copy(begin * MS, (begin + 3) * MS, "d2h_pageable", stream=20)
-    context = drawn(tmp_path, builder)
+    context = drawn(tmp_path, builder, steps="step")
     assert context.n_steps == 1
     assert only(context, "pageable-memory").title.startswith("1 D2H copy ")
 

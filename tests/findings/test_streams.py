@@ -273,7 +273,7 @@ def test_optimizer_state_has_no_checkpoint_name(tmp_path: Path) -> None:
     scene.run("h2d", 70, 1, 1 * MS, 2 * MS)
     scene.builder.env("XLA_FLAGS", "--xla_gpu_enable_latency_hiding_scheduler=true")
     scene.label("step 0", 0, 900)
-    finding = only(drawn(tmp_path, scene.builder), "head-of-line")
+    finding = only(drawn(tmp_path, scene.builder, steps="step"), "head-of-line")
     assert "through one jax.lax.optimization_barrier (XLA" in finding.remedy
 
 
