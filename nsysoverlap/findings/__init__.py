@@ -58,7 +58,7 @@ def find(context: Context, threads: int = 1) -> tuple[Found, ...]:
     parts = each(
         lambda finder: [f.named(code_of(finder)) for f in finder(context)], FINDERS, threads
     )
-    found = causes.settled([one for part in parts for one in part])
+    found = causes.settled(context, [one for part in parts for one in part])
     return tuple(sorted(found, key=lambda f: f.finding.urgency()))
 
 

@@ -58,7 +58,7 @@ def host_waits(ctx: Context) -> Iterator[Found]:
     yield cost.found(
         title=f"The host waits for {copies(held.n)} before it launches more work",
         detail=" ".join(filter(None, (_held_by(ctx, waits), ops_detail(held)))),
-        remedy=ctx.remedy("host-waits"),
+        remedy=ctx.remedy("host-waits", large=held.n_bytes >= OFFLOAD_BYTES * held.n),
         evidence=held.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)}, "
@@ -132,8 +132,8 @@ def gpu_idle_beside_offload(ctx: Context) -> Iterator[Found]:
             "back"
         ),
         detail=(
-            f"{format_ns(ctx.per_step(lost[i]))} {a_step(ctx)} of work on the CPU, an optimizer "
-            f"say: this is the price of offload, not the {exposed} of exposed copies."
+            f"For {format_ns(ctx.per_step(lost[i]))} {a_step(ctx)} the CPU works alone, on an "
+            f"optimizer say; the copies themselves are exposed for {exposed}."
         ),
         remedy=ctx.remedy("gpu-idle-beside-offload"),
         evidence=ctx.longest(

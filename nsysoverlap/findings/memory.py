@@ -101,10 +101,13 @@ def unified_memory(ctx: Context) -> Iterator[Found]:
         how, waits = "is prefetched", "All of it was prefetched, so that no kernel faults on it."
     else:
         some = f", {format_bytes(asked)} of it prefetched" if asked else ""
-        waits = (
-            f"Migrations: {n_in + n_out:,}{some}. Whoever touches a page waits for it, so the "
-            f"{format_ns(sum(walls) - sum(exposed))} that ran beside kernels are no gain either."
+        beside = sum(walls) - sum(exposed)
+        no_gain = (
+            f", so the {format_ns(beside)} that ran beside kernels are no gain either"
+            if beside
+            else ""
         )
+        waits = f"Migrations: {n_in + n_out:,}{some}. Whoever touches a page waits for it{no_gain}."
     yield cost.found(
         title=f"Unified memory {how}: {format_bytes(to_device)} to the device, "
         f"{format_bytes(to_host)} to the host",

@@ -12,6 +12,7 @@ Where a fact is asked for, it is one of:
 - `prefetched`, migrations were asked for by the program
 - `pinned-no-faster`, the pinned copies of the trace are no faster than the pageable ones
 - `c2c`, GPU and CPU are joined by NVLink-C2C
+- `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
 - `small`, the finding costs less than the flag behind it is known to win elsewhere
 """
 
@@ -146,6 +147,13 @@ WHERE: dict[str, tuple[Remedy, ...]] = {
         Remedy("", "Capture with nsys profile --cuda-graph-trace=node."),
     ),
     "same-stream-as-compute": (
+        Remedy(
+            "FSDP2",
+            "These are FSDP2's own streams: let it prefetch further ahead "
+            "(set_modules_to_forward_prefetch, set_modules_to_backward_prefetch), so that other "
+            "layers compute meanwhile.",
+            cost="one more unsharded module in device memory for each",
+        ),
         Remedy(
             "JAX",
             f"Set --{SCHEDULER}=true in XLA_FLAGS: without it XLA waits for each copy right after "

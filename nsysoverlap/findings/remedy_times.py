@@ -147,6 +147,19 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
             "np.asarray in the loop.",
         ),
         Remedy(
+            "FSDP2",
+            "The optimizer on the CPU waits for the last gradients: a part of the price of "
+            "CPUOffloadPolicy, which ends with it.",
+            when=facts("large"),
+        ),
+        Remedy(
+            "PyTorch",
+            "Copy with non_blocking=True into pinned memory and hand over with an event: "
+            "save_on_cpu and .cpu() wait for each copy out, torchtune's "
+            "OffloadActivations(use_streams=True) does not.",
+            when=facts("large"),
+        ),
+        Remedy(
             "DeepSpeed",
             "Train in bf16 in place of fp16: the overflow check reads a value back every step. "
             "Replace .item() and print(loss) by logging every N steps.",

@@ -265,7 +265,8 @@ def _phases_of(case: DeviceCase, mine: Int64Array) -> Int64Array:
     start = starts[first]
     end = np.maximum.reduceat(np.append(ends, 0), np.stack([first, last], axis=1).reshape(-1))[::2]
     busy = case.rows.select(mine).union.covered(start, end)
-    full = busy >= BUSY_SHARE * (end - start)
+    # Where nothing computes in the phase, the work to hide behind lies elsewhere.
+    full = (busy >= BUSY_SHARE * (end - start)) & (case.lanes.active.covered(start, end) > 0)
     return np.stack([start, end, first, last], axis=1)[full]
 
 

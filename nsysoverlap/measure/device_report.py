@@ -94,7 +94,9 @@ def _relief(case: DeviceCase, steps: tuple[StepReport, ...]) -> Relief | None:
     windows = case.window.pieces()
     if steps:
         return median_relief([step.relief for step in steps])
-    return measure_relief(case.offloading, windows)[0] if windows else None
+    if not windows:
+        return None
+    return measure_relief(case.offloading, windows, comes_in_first=False)[0]
 
 
 def _link(device: Device, transfers: Transfers, override: LinkOverride | None) -> LinkReport:

@@ -96,7 +96,7 @@ def test_the_gpu_idles_while_the_cpu_works(tmp_path: Path) -> None:
     assert finding.title == (
         "The GPU idles 51.9 % of the time between what leaves for the host and what comes back"
     )
-    assert "14.0 ms in all of work on the CPU" in finding.detail
+    assert "For 14.0 ms in all the CPU works alone" in finding.detail
     (row,) = finding.evidence
     assert row.text == "14.0 ms without any GPU work, after 19.1 MiB D2H"
 

@@ -24,7 +24,7 @@ WARNINGS: dict[str, set[str]] = {
     "jax_fsdp2_events_lost": set(),
     "jax_fsdp2_lhs": {"round-trip", "late-h2d"},
     "jax_scan_lhs": {"late-h2d", "head-of-line"},
-    "jax_scan_pipelined": {"late-h2d", "d2h-awaited", "same-direction-queue"},
+    "jax_scan_pipelined": {"late-h2d", "d2h-awaited"},
     "jax_scan_pipelined_graph_level": {"graph-opaque"},
     "jax_scan_pipelined_graph_node": {"graph-serialises"},
     "jax_unroll_lhs": {"round-trip", "late-h2d"},
