@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ from .exits import Failure, one_line
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
-    from ..draw.timeline_data import TimelineBuilder
+    from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
     from ..run.analysis import Options
     from ..steps.plan import StepSpec
@@ -55,6 +55,7 @@ class Given:
     transfer_kernels: str | None = None
     link_gbps: str | None = None
     accept: tuple[str, ...] = ()
+    ranks: str | None = None
     jobs: int | None = None
     dask: str | None = None
 
@@ -147,8 +148,11 @@ class Given:
 
         A `timeline` takes in what is measured; the traces are then read one by one.
         """
+        from ..health.blocking import accept
         from ..run.many import analyze_many
+        from ..run.rank_checks import parse_ranks, rank_health
 
+        wanted = None if self.ranks is None else parse_ranks(self.ranks)
         paths, errors = self.files
         if self.jobs is not None and self.dask is not None:
             raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")
@@ -161,7 +165,10 @@ class Given:
             report, unreadable = analyze_many(
                 paths, self.options, jobs=self.jobs, dask=self.dask, on_cases=on_cases
             )
-        return report, [*errors, *unreadable]
+        found = accept(rank_health(self.traces, paths, report, wanted), self.options.accepted)
+        found += report.health
+        health = tuple(sorted(found, key=lambda entry: entry.severity != "error"))
+        return replace(report, health=health), [*errors, *unreadable]
 
     @property
     def screen(self) -> dict[str, Any]:
@@ -255,6 +262,12 @@ _BUNDLES: Mapping[str, Sequence[click.Parameter]] = {
         )
     ],
     "ranks": [
+        click.Option(
+            ["--ranks"],
+            metavar="N|A-B,...",
+            help="The ranks that must be there, such as 128, 0-127 or 0,8,16; else the result is "
+            "inconclusive.  [default: those found]",
+        ),
         click.Option(
             ["--jobs"],
             type=click.IntRange(min=1),

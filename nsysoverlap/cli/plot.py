@@ -7,15 +7,16 @@ from pathlib import Path
 import click
 
 from ..core.errors import UsageError
+from .exits import ExitCode
 from .given import STEPPING, FilePath, Given, command
-from .terminal import emit_file, progress, to_stdout
+from .terminal import emit_file, progress, say, to_stdout
 
 KINDS = ("timeline", "steps", "bandwidth", "ops")
 
 
 @command(
     "Draw a timeline, the steps, the bandwidth or the operations.",
-    "0 done, 2 bad usage or unreadable file",
+    "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity",
     *("trace", *STEPPING, "links"),
 )
 @click.option(
@@ -51,5 +52,12 @@ def plot(given: Given, kind: str, target: Path, devices: tuple[int, ...]) -> Non
     options, path = given.options, given.path
     given.check_target([path], target)
     with progress(f"Drawing {path.name}"):
-        content = picture(open_trace(path, options), kind, fmt, options, devices or None)
+        trace = open_trace(path, options)
+        if trace.extent_ns is None:
+            say(
+                f"Inconclusive: {path.name}: no GPU activity to draw. `nsysoverlap info` shows "
+                "what was recorded."
+            )
+            raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
+        content = picture(trace, kind, fmt, options, devices or None)
     emit_file(content, target)

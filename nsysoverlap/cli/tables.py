@@ -13,6 +13,8 @@ from ..core.json_model import keys_of, plain_type
 
 Columns = Mapping[str, Sequence[Any]]
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 
 def to_csv(columns: Columns) -> str:
     """A header line and one line a row: nothing for None, rates with three decimals."""
@@ -34,7 +36,9 @@ def _cell(value: object) -> str | int:
             return value
         case float():
             return f"{value:.3f}"
-    return clean_text(str(value))
+    text = clean_text(str(value))
+    # A spreadsheet would take it for a formula.
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def require_pyarrow() -> None:

@@ -31,19 +31,22 @@ BLOCKING = {
     "rows-without-timestamp": "a copy has no times",
     "rows-ending-early": "a copy ends before it starts",
     "rows-unreadable": "a copy has values that are no numbers",
+    "ranks-missing": "a rank of `--ranks` is not there (else a warning)",
+    "ranks-identical": "`--ranks` or a baseline asks for ranks, and two traces are the same, byte "
+    "for byte (else a warning)",
 }
 """Code -> when it makes a gate inconclusive, as docs/gate.md says it."""
 _OF_COPIES = ("rows-without-timestamp", "rows-ending-early", "rows-unreadable")
-_ERRORS_ONLY = ("graph-opaque",)
+_ERRORS_ONLY = ("graph-opaque", "ranks-missing", "ranks-identical")
 
 
-def blocks(entry: HealthEntry) -> bool:
+def blocks(entry: HealthEntry, compared: bool = False) -> bool:
     """Whether no gate may pass on a trace with this entry: what is left may look better than all
-    of it would.
+    of it would. `compared` says that another run asks for as many ranks.
     """
     if entry.accepted:
         return False
-    if entry.severity == "error":
+    if entry.severity == "error" or (compared and entry.code == "ranks-identical"):
         return True
     if entry.code in _OF_COPIES:
         return "MEMCPY" in entry.message

@@ -164,6 +164,11 @@ def mismatches(now: OverlapReport, then: OverlapReport) -> list[str]:
     gpus = [sorted({d.gpu_name or "unknown GPU" for d in report.devices}) for report in (then, now)]
     if gpus[0] != gpus[1]:
         found.append(f"it ran on {', '.join(gpus[0])}, this run on {', '.join(gpus[1])}")
+    ranks_then, ranks_now = ({t.rank for t in r.traces} - {None} for r in (then, now))
+    gone = sorted(rank for rank in ranks_then - ranks_now if rank is not None)
+    if gone and len(ranks_now) == len(now.traces):
+        ranks = "rank" if len(gone) == 1 else "ranks"
+        found.append(f"its {ranks} {', '.join(map(str, gone))} did not come")
     n_then, n_now = len(then.devices), len(now.devices)
     if n_then != n_now:
         found.append(f"it has {number_of(n_then, 'device')}, this run {n_now:,}")

@@ -73,7 +73,7 @@ def judge(
     unreadable: Sequence[str] = (),
 ) -> Verdicts:
     """All verdicts. `unreadable` says of each trace that could not be read why not."""
-    blockers = _blockers(report, unreadable)
+    blockers = _blockers(report, unreadable, reference is not None)
     verdicts = [_absolute(report, requirement) for requirement in thresholds.requirements]
     if reference is not None:
         verdicts += _relative(report, thresholds, reference)
@@ -95,8 +95,8 @@ def judge(
     return replace(result, losses=biggest_losses(report.operations, reference.operations))
 
 
-def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ...]:
-    errors = [entry for entry in report.health if blocks(entry)]
+def _blockers(report: OverlapReport, unreadable: Sequence[str], compared: bool) -> tuple[str, ...]:
+    errors = [entry for entry in report.health if blocks(entry, compared)]
     several = len(report.traces) > 1
     reasons = [
         (f"{e.trace}: " if several and e.trace else "")
