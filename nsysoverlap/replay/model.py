@@ -102,10 +102,12 @@ def build_model(
     launches: Launches,
     windows: Sequence[StepWindow],
     most_steps: int | None = None,
+    most_operations: int | None = None,
 ) -> Model | str:
     """The model of a trace's steady steps; why there is none, where there is not.
 
-    `windows` are the steps that the report measures. At most `most_steps` steps are replayed.
+    `windows` are the steps that the report measures. At most `most_steps` steps are replayed, and
+    none where these have more than `most_operations`.
     """
     chosen = segment(classified, launches, windows, most_steps)
     if chosen is None:
@@ -114,6 +116,8 @@ def build_model(
     ops = operations(classified, launches, chosen)
     if not len(ops):
         return "none of the GPU work of its steps was recorded in single operations"
+    if most_operations is not None and len(ops) > most_operations:
+        return f"{len(ops):,} operations are more than a report replays: nsysoverlap whatif does"
     graph = build_graph(classified.trace, launches, ops)
     calibrated = calibrate(graph)
     borders = find_borders(ops, chosen)

@@ -18,7 +18,7 @@ from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief
 from ..result.model import Overlap, Relief
 from ..roles.rules import Role
-from .operations import TRANSFERS, Kind, Operations, Segment
+from .operations import TRANSFERS, Operations, OpKind, Segment
 
 DIRECTIONS = ("h2d", "d2h", "both")
 
@@ -159,7 +159,7 @@ def _lanes(
     end_ns: Int64Array,
     kept: BoolArray | None,
 ) -> Lanes:
-    def union(kind: Kind) -> IntervalSet:
+    def union(kind: OpKind) -> IntervalSet:
         rows = mine & (ops.kind == kind)
         return IntervalSet.from_spans(start_ns[rows], end_ns[rows])
 
@@ -171,9 +171,9 @@ def _lanes(
     by_kernel = ops.table[rows] == 0
     is_h2d = np.isin(ops.kind[rows], TRANSFERS["h2d"])
     return Lanes(
-        compute=union(Kind.COMPUTE),
-        comm=union(Kind.COMM),
-        other=union(Kind.OTHER),
+        compute=union(OpKind.COMPUTE),
+        comm=union(OpKind.COMM),
+        other=union(OpKind.OTHER),
         unified=IntervalSet.empty(),
         opaque=IntervalSet.empty(),
         transfers=Transfers(
