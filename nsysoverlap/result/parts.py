@@ -114,7 +114,7 @@ class Slowdown:
 
     @classmethod
     def restored(cls, known: Mapping[str, Any]) -> Slowdown:
-        """From the values of a file; the share is computed anew."""
+        """From the values of a file; raises `ValueError` where they contradict each other."""
         if known["compared_ns"] > known["beside_ns"]:
             raise ValueError("compared_ns is more than beside_ns")
         return cls(**{name: known[name] for name in known if name not in cls.json_last})
