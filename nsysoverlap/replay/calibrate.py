@@ -54,7 +54,7 @@ class Calibrated:
         return self.plan.graph.operations
 
     def run(self, duration_ns: Int64Array | None = None) -> Replayed:
-        """Replay with other durations, or with those of the trace."""
+        """Replay with other durations, of shape (n_operations,), or with those of the trace."""
         own = self.duration_ns if duration_ns is None else duration_ns
         return replay(self.plan, own.tolist(), self.engine_latency_ns.tolist(), self.arbitration)
 

@@ -12,7 +12,7 @@ _OVERLAPPING_SHARE = 0.95
 
 
 def collective_groups(ops: Operations) -> tuple[Int64Array, tuple[int, ...]]:
-    """The collective of each operation, -1 for none, and the time of its own that each takes.
+    """The collective of each operation (n,), -1 for none, and the own time that each takes.
 
     The k-th kernel of a name on every device that runs it is one collective. Its own time is that
     from the last start to the first end: before that its kernels wait for each other.

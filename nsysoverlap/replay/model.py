@@ -78,14 +78,14 @@ class Model:
         return max(errors, key=abs)
 
     def measure(self, run: Replayed, kept: BoolArray | None = None) -> Outcome:
-        """What a replay comes to."""
+        """What a replay comes to; `kept` is a mask of shape (n_operations,)."""
         start, end = times(run, len(self.operations))
         return outcome(self.operations, self.borders, start, end, kept)
 
     def idle(
         self, device: int, start_ns: Int64Array, end_ns: Int64Array, edges: Sequence[int]
     ) -> IntervalSet:
-        """Instants within steps at which no operation hides a transfer of a device."""
+        """Instants within steps at which no operation (n,) hides a transfer of a device."""
         ops = self.operations
         work = (ops.device == device) & np.isin(ops.kind, WORK)
         window = IntervalSet.from_spans([edges[0]], [edges[-1]])
@@ -93,7 +93,7 @@ class Model:
 
 
 def times(run: Replayed, n: int) -> tuple[Int64Array, Int64Array]:
-    """Start and end of the first n nodes, which are the operations."""
+    """Start and end of the first n nodes, which are the operations; both of shape (n,)."""
     return np.array(run.start_ns[:n], np.int64), np.array(run.end_ns[:n], np.int64)
 
 

@@ -34,7 +34,7 @@ class Matching:
 
     @classmethod
     def of(cls, ops: Operations, kept: BoolArray) -> Matching:
-        """Match the kept copies of some operations that are large enough to matter."""
+        """Match the copies of some operations, those of `kept` (n,) large enough to matter."""
         copies = np.flatnonzero(
             np.isin(ops.kind, COPIES) & kept & ~ops.fixed & (ops.n_bytes >= SMALL_BYTES)
         )

@@ -68,7 +68,7 @@ class Operations:
 
     @property
     def duration_ns(self) -> Int64Array:
-        """Duration of each."""
+        """Duration of each; shape (n,)."""
         return self.end_ns - self.start_ns
 
 

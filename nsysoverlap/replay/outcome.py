@@ -91,7 +91,7 @@ class Borders:
     tail_ns: int
 
     def at(self, start_ns: Int64Array, end_ns: Int64Array, mine: BoolArray) -> list[int]:
-        """When they are, given when each operation started and ended."""
+        """When they are, given when each operation started and ended; columns of shape (n,)."""
         last = int(end_ns[mine].max()) + self.tail_ns
         return [last if op is None else int(start_ns[op]) for op in self.operations]
 
@@ -123,6 +123,8 @@ def outcome(
     traced: bool = False,
 ) -> Outcome:
     """Measure operations that ran at some times; those that are not `kept` are no transfers.
+
+    Columns have shape (n_operations,).
 
     With `traced` the steps are those of the trace, else they begin where their work does now.
     """

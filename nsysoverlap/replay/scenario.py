@@ -151,7 +151,7 @@ def _named(ops: Operations, scenario: Scenario, names: list[str]) -> BoolArray:
 
 
 def without(changed: Changed, gone: BoolArray) -> Changed:
-    """Transfers that do not happen take no time and no engine, and nobody waits for them."""
+    """The operations of `gone` (n,) take no time and no engine, and nobody waits for them."""
     calibrated = changed.calibrated
     graph, free = calibrated.plan.graph, gone & ~calibrated.operations.fixed
     dropped = set(np.flatnonzero(free).tolist())

@@ -362,7 +362,7 @@ class OverlapReport(Document):
 
     @classmethod
     def restored(cls, known: Mapping[str, Any]) -> OverlapReport:
-        """From the values of a file, whose totals must be what follows from the devices."""
+        """From the values of a file; raises `ValueError` where its totals are no sum of devices."""
         report = cls(**{name: value for name, value in known.items() if name != "totals"})
         wrong = report.totals.unlike(known["totals"])
         if wrong is not None:

@@ -51,6 +51,17 @@ class OperationReport:
     exposed_per_step_ns: Count | None = None
     followed_by: str | None = None
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others, in any report."""
+        return self.op, self.label, self.direction
+
+    def exposed(self, *, per_step: bool) -> int:
+        """Exposed time in ns, of the mean step where that is asked for and known."""
+        if per_step and self.exposed_per_step_ns is not None:
+            return self.exposed_per_step_ns
+        return self.overlap.exposed_ns
+
 
 @dataclass(frozen=True)
 class KernelReport:
@@ -103,7 +114,7 @@ class Slowdown:
 
     @classmethod
     def restored(cls, known: Mapping[str, Any]) -> Slowdown:
-        """From the values of a file; the share is computed anew."""
+        """From the values of a file; raises `ValueError` where they contradict each other."""
         if known["compared_ns"] > known["beside_ns"]:
             raise ValueError("compared_ns is more than beside_ns")
         return cls(**{name: known[name] for name in known if name not in cls.json_last})
