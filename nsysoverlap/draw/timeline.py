@@ -219,5 +219,5 @@ def _transfer_lanes(
 
 
 def picked(lane: Lane, index: Int64Array) -> dict[str, Int64Array]:
-    """All columns of some blocks of a lane."""
+    """All columns of some blocks of a lane, `index` (m,): each of shape (m,), by name."""
     return {f.name: getattr(lane, f.name)[index] for f in fields(lane) if f.name != "kind"}

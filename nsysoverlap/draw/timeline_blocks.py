@@ -129,7 +129,7 @@ class SpanBlocks:
     busy_ns: Int64Array
 
     def summed(self, values: Int64Array) -> Int64Array:
-        """A column of the spans, summed over each block."""
+        """A column of the spans, of shape (n_spans,), summed over each block: (n_blocks,)."""
         if not len(self.first):
             return np.zeros(0, np.int64)
         result: Int64Array = np.add.reduceat(values, self.first)
@@ -142,7 +142,7 @@ def merge_spans(
     most: int,
     closeups: Sequence[tuple[int, int]] = (),
 ) -> SpanBlocks:
-    """At most `most` blocks of the spans, which come sorted by start.
+    """At most `most` blocks of the spans (n,), which come sorted by start.
 
     The widest gaps stay, so what is lost is shorter than anything that is kept. Of gaps of equal
     width some stay, spread evenly over time. Spans that start within `closeups` stay for
@@ -190,7 +190,7 @@ def fair_shares(needs: Sequence[int], total: int) -> list[int]:
 
 
 def longest(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Int64Array:
-    """Index of the `most` longest spans, in the order in which they come."""
+    """Index of the `most` longest of spans (n,), in the order in which they come."""
     if len(start_ns) <= most:
         return np.arange(len(start_ns))
     order = np.argsort(start_ns - end_ns, kind="stable")

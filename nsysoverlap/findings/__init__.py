@@ -70,9 +70,15 @@ call. *Step* is a training step, *exposed*, *relief* and the like are defined in
 [metric.md](metric.md).
 
 **Costs** are per step where the trace has steps, else over all measured time. With several devices
-the cost is that of the device that loses most, since devices work side by side. A cost is the most
-that could be won, never more than the exposed time that the finding explains unless it says
-otherwise; several findings may explain the same time, so costs do not add up.
+the cost is that of the device that loses most, since devices work side by side. A cost is never
+more than the exposed time that the finding explains unless it says otherwise; several findings may
+explain the same time, so costs do not add up.
+
+**Gains** are what a step wins when the cause is gone, replayed on a model of GPU and host, as a
+range ([whatif.md](whatif.md)). Exposed time is no bound of them: a program that waits for its
+copies on the host loses more than they take. Only kinds of scenarios that were held against a
+measurement get a gain, so far those whose remedy leaves the copies out; with one a finding ranks by
+its low end, without one it says "exposed, gain unknown" and comes after.
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
 `--findings none` none. Without it the text report shows the five that cost most,

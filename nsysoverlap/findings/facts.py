@@ -22,7 +22,7 @@ MOST_ROWS = 1_000
 
 
 def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
-    """Which rows of a case, all or those of one role, copy from or to pageable host memory."""
+    """Which rows (n,) of a case, all or of one role, copy from or to pageable host memory."""
     rows, copies = case.rows, case.classified.trace.copies
     result = np.zeros(len(rows), np.bool_)
     at = rows.row[~rows.by_kernel]
@@ -34,12 +34,12 @@ def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
 
 
 def pinned_outside_graphs(case: DeviceCase) -> BoolArray:
-    """Which rows of a case a program could have placed elsewhere in time, one by one."""
+    """Which rows (n,) of a case a program could have placed elsewhere in time, one by one."""
     return ~pageable(case) & ~in_graph(case.classified, case.rows)
 
 
 def spans(case: DeviceCase) -> tuple[Int64Array, Int64Array]:
-    """Starts and ends of the steps of a case, or of its measured time without steps."""
+    """Starts and ends (n,) of the steps of a case, or of its measured time without steps."""
     pieces = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
     edges = np.array(pieces, dtype=np.int64).reshape(len(pieces), 2)
     return edges[:, 0], edges[:, 1]

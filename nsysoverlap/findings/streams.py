@@ -148,7 +148,7 @@ class Blocks:
         return IntervalSet.from_spans(self.start_ns, self.end_ns)
 
     def by_row(self, n_rows: int, where: IntervalSet) -> Int64Array:
-        """Time inside `where` for which each row held up other work."""
+        """Time inside `where` for which each row held up other work; shape (n_rows,)."""
         result = np.zeros(n_rows, np.int64)
         order = np.argsort(self.start_ns, kind="stable")
         np.add.at(
@@ -159,6 +159,12 @@ class Blocks:
 
 def blocks_of(case: DeviceCase) -> Blocks:
     """Transfers behind which work was queued that the next compute kernel waited for."""
+    # On a stream, in order of launch: transfer T, then Q, and a kernel K elsewhere waits for Q. T
+    # holds up K although K does not need it. `queued` is the Q of each piece: the last work of T's
+    # stream that was launched before the event which K's stream was told to wait for was recorded.
+    # T is to blame if Q is behind it, began only after it, and K started right after Q; and if no
+    # wait asked for an event between T and what follows it (`span`), for then K needed T itself.
+    # Without rows of waits in the export, Q is the last work that ended before K started.
     trace, rows, pieces = case.classified.trace, case.rows, case.pieces
     queue = queue_of(case)
     place = queue.places(len(rows))

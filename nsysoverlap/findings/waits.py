@@ -28,7 +28,7 @@ class Waits:
     kernel: Int64Array
 
     def pick(self, rows: BoolArray) -> Waits:
-        """The waits for some of the rows."""
+        """The waits for some of the rows, a mask (n_rows,)."""
         mine = rows[self.transfer]
         columns = (self.transfer, self.start_ns, self.end_ns, self.kernel)
         return Waits(*(column[mine] for column in columns))
@@ -39,7 +39,7 @@ class Waits:
         return IntervalSet.from_spans(self.start_ns, self.end_ns).length
 
     def by_row(self, n_rows: int) -> Int64Array:
-        """Time waited for each row of the case."""
+        """Time waited for each row of the case; shape (n_rows,)."""
         result = np.zeros(n_rows, np.int64)
         np.add.at(result, self.transfer, self.end_ns - self.start_ns)
         return result

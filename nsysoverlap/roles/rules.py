@@ -156,7 +156,7 @@ class Classified:
 
     @cached_property
     def roles(self) -> dict[str, UInt8Array]:
-        """Roles by table, keyed as `Trace.tables`; memsets are OTHER, graph launches OPAQUE."""
+        """Roles (n,) by table, keyed as `Trace.tables`; memsets are OTHER, graphs OPAQUE."""
         return {
             "kernel": self.kernel_role,
             "memcpy": self.copy_role,
@@ -165,7 +165,7 @@ class Classified:
         }
 
     def kernel_rows(self, device: int, role: Role) -> Int64Array:
-        """Rows of the kernels of one role on one device, rising."""
+        """Rows (n,) of the kernels of one role on one device, rising."""
         key = (device, role)
         if key not in self._kernel_rows:
             rows = self.trace.rows_on(device, "kernel")

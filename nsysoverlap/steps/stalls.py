@@ -48,7 +48,7 @@ class Stalls:
         return len(self.start_ns)
 
     def select(self, index: BoolArray | Int64Array) -> Stalls:
-        """The waits that a mask or an index picks."""
+        """The waits that a mask (n,) or an index (m,) picks."""
         return Stalls(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def of_process(self, global_pid: int) -> Stalls:

@@ -145,7 +145,7 @@ def _check_sums(columns: dict[str, Any], table: str) -> None:
 
 
 def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]]:
-    """Mask of rows with a real time and readable ids, and the counts of the others by reason."""
+    """Mask (n,) of rows with a real time and readable ids, and counts of the others by reason."""
     start, end = block["start"], block["end"]
     bad = np.zeros(len(start), np.bool_)
     for values in block.values():

@@ -260,7 +260,7 @@ class Trace:
         return np.array([stream.global_pid for stream in self.streams], dtype=np.int64)
 
     def rows_on(self, device: int, table: str) -> Int64Array:
-        """Rows of one of `tables` that ran on a device, rising."""
+        """Rows (n,) of one of `tables` that ran on a device, rising."""
         return self._device_rows[device][table].astype(np.int64)
 
     @cached_property
