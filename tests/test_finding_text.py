@@ -133,7 +133,7 @@ def test_top_shows_once_what_ranks_have_alike() -> None:
         ),
         ("6 ns a step exposed, gain unknown: 3 of 4 H2D (x)", ()),
         (
-            "5 ns a step: 2 of 4 D2H (x)",
+            "5 ns a step exposed, gain unknown: 2 of 4 D2H (x)",
             ("The same on 1 more trace, such as b.sqlite: --findings all.",),
         ),
     ]

@@ -161,7 +161,7 @@ def test_what_cannot_be_compared_says_so() -> None:
 def test_faster_beside_transfers_and_communication() -> None:
     comm = Slowdown(3, 4, 200_000_000, 200_000_000, -8_000_000, 0.95)
     assert with_slowdown(Slowdown(), comm)["comm"] == (
-        "5.0 % faster beside transfers (n 3 against 4 alone; 100.0 % of 200.0 ms compared)."
+        "No slower beside transfers (n 3 against 4 alone; 100.0 % of 200.0 ms compared)."
     )
 
 

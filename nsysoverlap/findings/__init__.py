@@ -11,7 +11,20 @@ import inspect
 
 from ..core.threads import each
 from ..result.model import Finding
-from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
+from . import (
+    awaited,
+    capacity,
+    causes,
+    engines,
+    graphs,
+    kernels,
+    memory,
+    offload,
+    rates,
+    streams,
+    timing,
+    traffic,
+)
 from .context import Context, Finder, Found
 
 __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "find", "find_all"]
@@ -19,6 +32,8 @@ __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "f
 FINDERS: tuple[Finder, ...] = (
     *memory.FINDERS,
     *graphs.FINDERS,
+    *traffic.FINDERS,
+    *awaited.FINDERS,
     *streams.FINDERS,
     *engines.FINDERS,
     *kernels.FINDERS,
@@ -43,7 +58,7 @@ def find(context: Context, threads: int = 1) -> tuple[Found, ...]:
     parts = each(
         lambda finder: [f.named(code_of(finder)) for f in finder(context)], FINDERS, threads
     )
-    found = [one for part in parts for one in part]
+    found = causes.settled(context, [one for part in parts for one in part])
     return tuple(sorted(found, key=lambda f: f.finding.urgency()))
 
 

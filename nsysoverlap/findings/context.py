@@ -191,6 +191,10 @@ class Rows:
             for weight, exposed in zip(self.weights or (), self.exposed, strict=True)
         ]
 
+    def of(self, masks: tuple[BoolArray, ...]) -> Rows:
+        """Other rows of the same cases."""
+        return Rows(self.context, masks)
+
     def by(self, weight: Callable[[DeviceCase], Int64Array]) -> Rows:
         """The same rows with other weights, (n,) for each case."""
         pairs = zip(self.context.cases, self.masks, strict=True)

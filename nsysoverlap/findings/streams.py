@@ -25,8 +25,10 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
 
     Nodes of CUDA graphs are left out; they all carry the stream of their launch.
 
-    **Cost**: for each such stream the exposed time per step of its copies, but no more than its
-    kernels ran with no copy of the device beside them: more they could not have hidden.
+    **Cost**: for each such stream the exposed time per step of its copies, less what one direction
+    of them would be exposed for in any case: beyond the time that the stream's kernels run with no
+    copy of the device beside them. With streams of their own compute and both directions run at
+    once.
 
     **What helps**: a stream for the copies alone (`cudaMemcpyAsync` on it, `cudaStreamWaitEvent`
     where data is handed over). Copies that JAX issues inside `jit` have streams of their own.
@@ -38,8 +40,7 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
     for i, (case, streams) in enumerate(zip(ctx.cases, shared, strict=True)):
         total, weight = 0, np.zeros(len(case.rows), np.int64)
         for rows, kernels in streams:
-            alone = kernels.subtract(case.rows.union).intersect(case.window).length
-            total += min(ctx.exposed(i, rows).length, alone)
+            total += _saved(ctx, i, rows, kernels)
             weight = np.where(rows, ctx.exposed_ns[i], weight)
         # Copies of two streams may be exposed at the same time.
         lost.append(min(total, ctx.exposed(i, weight > 0).length))
@@ -125,6 +126,23 @@ def _shared(case: DeviceCase, measured: BoolArray) -> list[tuple[BoolArray, Inte
             spans = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
             found.append((alone & (rows.stream == stream), spans))
     return found
+
+
+def _saved(ctx: Context, i: int, mask: BoolArray, kernels: IntervalSet) -> int:
+    """Of the exposed time of a stream's copies what goes if both directions and compute run at
+    once: all but what one direction is exposed for beyond the kernels with no copy beside them.
+
+    Beside a stream that holds little of the compute only its own kernels count: it is not what
+    keeps the directions apart.
+    """
+    case = ctx.cases[i]
+    alone = kernels.subtract(case.rows.union).intersect(case.window).length
+    exposed = ctx.exposed(i, mask).length
+    if 2 * kernels.length < case.lanes.compute.length:
+        return min(exposed, alone)
+    role = case.rows.role
+    longer = max(ctx.exposed(i, mask & (role == one)).length for one in (Role.H2D, Role.D2H))
+    return exposed - max(longer - alone, 0)
 
 
 @dataclass(frozen=True)

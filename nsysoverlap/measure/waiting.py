@@ -35,6 +35,7 @@ class Pieces:
     `transfer` indexes `Lanes.of("both")`. `next_kernel` is the row of the first compute kernel to
     start at or after the piece's end, -1 where none does. In `[blocked_ns, end_ns)` that kernel
     waited for the transfer, in `[held_ns, blocked_ns)` a host thread did; both may be empty.
+    `holder` is the call that held the thread, -1 where none did or it paused between calls.
     `resolved` is false where the trace cannot tell of the rest whether anything waited.
     """
 
@@ -44,6 +45,7 @@ class Pieces:
     next_kernel: Int64Array
     blocked_ns: Int64Array
     held_ns: Int64Array
+    holder: Int64Array
     resolved: BoolArray
 
     @property
@@ -128,7 +130,7 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
     first = order[np.flatnonzero(np.diff(piece[order], prepend=-1))]
     launched_ns, kernel, waits = launched_ns[first], kernel[first], waits[first]
     blocked_ns = np.where(waits, np.clip(launched_ns, start, end), end)
-    host_ns = _host_waited(classified, launches, rows, (transfer, start, end), launched_ns)
+    host_ns, holder = _host_waited(classified, launches, rows, (transfer, start, end), launched_ns)
     return Pieces(
         transfer=transfer,
         start_ns=start,
@@ -136,6 +138,7 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
         next_kernel=kernel,
         blocked_ns=blocked_ns,
         held_ns=np.minimum(blocked_ns, np.maximum(host_ns, start)),
+        holder=holder,
         resolved=resolved[first],
     )
 
@@ -146,9 +149,9 @@ def _host_waited(
     rows: Transfers,
     pieces: tuple[Int64Array, Int64Array, Int64Array],
     launched: Int64Array,
-) -> Int64Array:
+) -> tuple[Int64Array, Int64Array]:
     """Since when a host thread waited for the transfer of each piece, given as (transfer, start,
-    end); the end where none did.
+    end), and in which call; the end where none did.
 
     It must have gone on once the transfer was done, and the next kernel, `launched` then, must
     have been launched no sooner. A copy that holds its thread may return before the last of its
@@ -157,7 +160,7 @@ def _host_waited(
     # Waits of one thread do not overlap: of each piece the first that ends after the transfer does
     # is the only one that can have been for it, unless the launching call itself held the thread.
     transfer, start, end = pieces
-    trace, since = classified.trace, end.copy()
+    trace, since, holder = classified.trace, end.copy(), np.full(len(end), -1, np.int64)
     pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
     call = launch_of_transfers(classified, launches, rows)
     mine = np.flatnonzero(call[transfer] >= 0)
@@ -173,8 +176,9 @@ def _host_waited(
             hit &= (of.start_ns[place] < end[own]) & (of.end_ns[place] <= launched[own])
             hit &= of.end_ns[place] - start[own] >= (end[own] - start[own]) // 2
             hit &= _covers(trace, of, place, rows.stream[transfer[own]], call[transfer[own]])
-            since[own[hit]] = np.minimum(since[own[hit]], of.start_ns[place[hit]])
-    return since
+            hit &= of.start_ns[place] < since[own]
+            since[own[hit]], holder[own[hit]] = of.start_ns[place[hit]], of.call[place[hit]]
+    return since, holder
 
 
 def _find(calls: Int64Array, wanted: Int64Array) -> Int64Array:

@@ -51,6 +51,17 @@ class OperationReport:
     exposed_per_step_ns: Count | None = None
     followed_by: str | None = None
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others, in any report."""
+        return self.op, self.label, self.direction
+
+    def exposed(self, *, per_step: bool) -> int:
+        """Exposed time in ns, of the mean step where that is asked for and known."""
+        if per_step and self.exposed_per_step_ns is not None:
+            return self.exposed_per_step_ns
+        return self.overlap.exposed_ns
+
 
 @dataclass(frozen=True)
 class KernelReport:

@@ -165,11 +165,12 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
             "nothing up."
         )
     change = slowdown.ratio - 1
-    if abs(change) < _NOTICEABLE:
-        effect = f"No slower beside transfers, within {format_share(_NOTICEABLE, 0)}"
+    if change < _NOTICEABLE:
+        # Transfers speed nothing up: what is faster beside them is so by chance.
+        within = f", within {format_share(_NOTICEABLE, 0)}" if change > -_NOTICEABLE else ""
+        effect = f"No slower beside transfers{within}"
     else:
-        how = "slower" if change > 0 else "faster"
-        effect = f"{format_share(abs(change))} {how} beside transfers{_cost(slowdown, n_steps)}"
+        effect = f"{format_share(change)} slower beside transfers{_cost(slowdown, n_steps)}"
     spread = ""
     if slowdown.p10_ratio is not None and slowdown.p90_ratio is not None:
         spread = f", p10-p90 {slowdown.p10_ratio:.2f}x-{slowdown.p90_ratio:.2f}x"
