@@ -100,6 +100,7 @@ class Runner:
         self._sharding = program.tokens.sharding
         # Every process feeds its own sequences.
         self._host = _local_rows(self._tokens) if spec.the_arm.feed else None
+        self._waits = spec.the_arm.waits
 
     def run(
         self, n_steps: int, step_range: Callable[[str], AbstractContextManager[Any]] | None = None
@@ -116,6 +117,8 @@ class Runner:
                         self._sharding, self._host
                     )
             self._losses.append(loss)
+            if self._waits:
+                jax.block_until_ready(loss)
         jax.block_until_ready((self._state, self._losses))
         return (time.perf_counter() - began) * 1e3 / n_steps
 

@@ -112,10 +112,17 @@ def write_toml(config: Config, path: Path) -> Path:
     lines = []
     for section, values in config.to_dict().items():
         if section != "name":
-            lines.append(f"[{section}]")
-            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+            lines += _table(section, values)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def _table(name: str, values: Mapping[str, Any]) -> list[str]:
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    lines = [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in plain.items())]
+    for key in values.keys() - plain.keys():
+        lines += _table(f"{name}.{key}", values[key])
+    return lines
 
 
 def changed(config: Config, **sections: Mapping[str, Any]) -> Config:
