@@ -151,17 +151,19 @@ def own_arm(config: Config, known: Mapping[str, Arm], name: str, values: Mapping
             "Fields: like, title, offload, control, waits, options; names of letters and digits.",
         )
     arm = known[values["like"]]
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in values.get("offload", {}).items()}
+    given = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.get("offload", {}).items()
+    }
     unknown = sorted(set(given) - {entry.name for entry in fields(OffloadConfig)})
     if unknown or values.get("control", arm.name) not in known:
         raise RefusedError(f"{where}: {(unknown or [values['control']])[0]!r}?", "There is none.")
-    offload = {**arm.offload, **given}
-    check_offload(where, config.model, replace(config.offload, **offload))
+    fields_of = {**arm.offload, **given}
+    check_offload(where, config.model, replace(config.offload, **fields_of))
     return replace(
         arm,
         name=name,
         title=values.get("title", f"{arm.title}, its own tensors"),
-        offload=offload,
+        offload=fields_of,
         control=values.get("control", arm.control if not given else None),
         waits=values.get("waits", arm.waits),
         options={**arm.options, **values.get("options", {})},

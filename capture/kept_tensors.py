@@ -11,7 +11,7 @@ from .models.attention import CONTEXT, STATISTICS
 
 @dataclass(frozen=True)
 class Kept:
-    """The layers `first` to `first + n` - 1 of a model, as [offload] has them; `layer` is from 0."""
+    """Layers `first` to `first + n` - 1 of a model, as [offload] has them; they count from 0."""
 
     offload: OffloadConfig
     first: int

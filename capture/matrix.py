@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.core.output import write_atomically
@@ -99,12 +100,18 @@ def prepare(config: Config, plan: Plan) -> None:
     plan.folder.mkdir(parents=True, exist_ok=True)
     path = plan.folder / "config.json"
     text = json.dumps(config.to_dict(), indent=1) + "\n"
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+    if path.is_file() and _without_arms(path.read_text(encoding="utf-8")) != _without_arms(text):
         raise RefusedError(
             f"{plan.folder.name}: holds results of another configuration.",
             "Give another folder, or remove this one.",
         )
     write_atomically(path, text)
+
+
+def _without_arms(text: str) -> Any:
+    """A configuration but for the arms of its own, which may be added to."""
+    values = json.loads(text)
+    return {key: value for key, value in values.items() if key != "arms"}
 
 
 def spec_of(config: Config, arm: Arm, plan: Plan, mode: str = "run") -> Spec:

@@ -106,6 +106,26 @@ def _described(leaf: Any, sharding: NamedSharding) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
+def tensor_bytes(config: Config) -> dict[str, int]:
+    """Bytes of each named tensor of a layer on one device; of the last kind of layer."""
+    stack = models.stacks(config.model, "xla")[-1]
+    training = config.training
+    found: dict[str, int] = {}
+
+    def mark(name: str, value: Any, weights: Any) -> Any:
+        found[name] = value.size * value.dtype.itemsize
+        return value, weights
+
+    weights = {
+        name: jax.ShapeDtypeStruct(shape, training.parameter_dtype)
+        for name, shape in stack.shapes.items()
+    }
+    shape = (training.batch_per_device, training.sequence, config.model.width)
+    x = jax.ShapeDtypeStruct(shape, training.compute_dtype)
+    jax.eval_shape(lambda w, x: stack.layer(w, x, mark), weights, x)
+    return {name: size for name, size in found.items() if name in config.model.names}
+
+
 def make_mesh(config: Config, devices: Any) -> Mesh:
     """One FSDP axis over the devices asked for. Raises `RefusedError` where there are too few."""
     wanted = config.training.fsdp or len(devices)

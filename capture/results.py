@@ -109,7 +109,7 @@ def _row(folder: Path, arm: Arm) -> Row:
         traced_ms=manifest["traced_ms"],
         tflops=manifest["tflops_per_device"],
         peak_gib=memory["peak_gib"],
-        planned_gib=memory["arguments_gib"] + memory["temporary_gib"],
+        planned_gib=memory.get("planned_gib", memory["arguments_gib"] + memory["temporary_gib"]),
         host_gib=memory["host_gib"],
         losses=tuple(manifest["losses"]),
     )

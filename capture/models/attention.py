@@ -50,8 +50,8 @@ def _attended_forward(implementation: str, *given: Any) -> tuple[Any, Any]:
 
 def _attended_backward(implementation: str, given: Any, gradient: Any) -> tuple[Any, ...]:
     q, k, v, out, statistics = given
-    wide = [_padded(value, q) for value in (v, out, gradient)]
-    dq, dk, dv = _backward(implementation, q, k, *wide[:2], statistics, wide[2])
+    wide_v, wide_out, wide_g = (_padded(value, q) for value in (v, out, gradient))
+    dq, dk, dv = _backward(implementation, q, k, wide_v, wide_out, statistics, wide_g)
     return dq, dk, dv[..., : v.shape[-1]], None, None
 
 

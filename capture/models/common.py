@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +63,9 @@ def mean_loss(
 ) -> Array:
     """Mean cross-entropy of predicting `tokens` [batch, sequence + 1] one position ahead."""
     x = head["embedding"].astype(dtype)[tokens[:, :-1]]
-    x = rms_norm(run_stacks(x), head["norm"])
-    logits = (x @ head["unembedding"].astype(dtype)).astype(jnp.float32)
-    target = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
-    return (jax.nn.logsumexp(logits, axis=-1) - target).mean()
+    x = run_stacks(x)
+    with jax.named_scope("head"):
+        x = rms_norm(x, head["norm"])
+        logits = (x @ head["unembedding"].astype(dtype)).astype(jnp.float32)
+        target = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
+        return (jax.nn.logsumexp(logits, axis=-1) - target).mean()
