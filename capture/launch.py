@@ -61,7 +61,7 @@ def worker_environment(spec: Spec, inherited: Mapping[str, str]) -> dict[str, st
         }
     dump = f"--xla_dump_to={dump_folder(spec)} --xla_dump_hlo_module_re=jit_step"
     flags = inherited.get("XLA_FLAGS", "")
-    if "xla_dump_to" not in flags:
+    if "xla_dump_to" not in flags and spec.mode not in ("compile", "rounds"):
         environment["XLA_FLAGS"] = f"{flags} {dump}".strip()
     if spec.mode in ("check", "preflight"):
         # Any backend knows all options, and this one starts at once.

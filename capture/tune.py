@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -62,7 +63,7 @@ class Goal:
 
 def tune(config: Config, plan: Plan, goal: Goal, turns: int, say: Say) -> dict[str, Row]:
     """Run the search; returns all rows. What is done already is not done again."""
-    config = with_known_arms(config, plan.folder)
+    config, began = with_known_arms(config, plan.folder), time.monotonic()
     rows = by_name(run_matrix(config, [find_arm(config, n) for n in FIXED], plan, say))
     for turn in range(turns):
         if not all(name in rows and rows[name].step_ms for name in ("keep", "remat")):
@@ -83,8 +84,15 @@ def tune(config: Config, plan: Plan, goal: Goal, turns: int, say: Say) -> dict[s
         for one in new:
             say(f"predicted {one.arm}: step {one.step_ms or 0:.1f} ms, {one.peak_gib or 0:.2f} GiB")
         chosen = [find_arm(config, name) for name in promising(new)]
-        rows = by_name(run_matrix(config, chosen, plan, say))
+        rows = by_name(run_matrix(config, chosen, rest_of(plan, began), say))
     return rows
+
+
+def rest_of(plan: Plan, began: float) -> Plan:
+    """The plan with what is left of its time."""
+    if plan.budget_s is None:
+        return plan
+    return replace(plan, budget_s=max(0.0, plan.budget_s - (time.monotonic() - began)))
 
 
 def by_name(rows: Iterable[Row]) -> dict[str, Row]:

@@ -6,6 +6,7 @@ every other arm is predicted from the schedule that XLA compiled for it; only th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from .predictions import (
 from .results import Row, load_rows
 from .schedule import Replayed, outside, replay, short_windows
 from .tables import peak
-from .tune import Say, by_name, compile_arms, replay_of, with_known_arms
+from .tune import Say, by_name, compile_arms, replay_of, rest_of, with_known_arms
 
 BASES = ("keep", "remat", "prefetch")
 SYNC_LAG_MS = 1.0
@@ -104,7 +105,7 @@ def validate(
     config: Config, plan: Plan, names: Sequence[str], say: Say
 ) -> tuple[Config, dict[str, Row]]:
     """Run the bases, write predictions of all other arms, run those; returns all rows."""
-    config = with_known_arms(config, plan.folder)
+    config, began = with_known_arms(config, plan.folder), time.monotonic()
     config = replace(config, arms={**changes(config), **config.arms})
     wanted = [name for name in names or (*PLAIN, *config.arms) if name not in BASES]
     for name in wanted:
@@ -118,7 +119,7 @@ def validate(
     write_predictions(plan.folder, new)
     for one in new:
         say(f"predicted {one.arm}: step {one.step_ms or 0:.1f} ms, waits {one.exposed_ms or 0:.1f}")
-    run_matrix(config, [find_arm(config, name) for name in wanted], plan, say)
+    run_matrix(config, [find_arm(config, name) for name in wanted], rest_of(plan, began), say)
     return config, by_name(load_rows(plan.folder))
 
 
