@@ -45,7 +45,8 @@ def unrolled(stack: Stack, kept: Kept, *, on_host: bool) -> Run:
             inputs.append(x)
             x, saved = _forward_layer(stack, kept.names(index), w, x)
             saved = _cast(saved, kept.on_host(index), offload)
-            sent.append(_send({name: saved.pop(name) for name in away[index]}, offload))
+            leaving = [name for name in saved if name in away[index]]
+            sent.append(_send({name: saved.pop(name) for name in leaving}, offload))
             stays.append(saved)
             if index and away[index - 1]:
                 x, sent[index - 1] = tie((x, sent[index - 1]))
@@ -177,18 +178,24 @@ def _cast(saved: Saved, names: tuple[str, ...], offload: OffloadConfig) -> Saved
 
 
 def _send(saved: Saved, offload: OffloadConfig) -> Saved:
-    """The tensors on the host, in pieces, each `copies` times, copied one after the other."""
+    """The tensors on the host, in pieces, each `copies` times, copied one after the other.
+
+    In the order in which the layer makes them: the first need not wait for the last.
+    """
     pieces = {
         name: [p for p in cut(value, offload.piece_mib << 20) for _ in range(offload.copies)]
         for name, value in saved.items()
     }
-    leaves, shape = jax.tree.flatten(pieces)
-    return jax.tree.unflatten(shape, move(leaves, HOST))  # type: ignore[no-any-return]
+    return _moved(pieces, HOST)
 
 
 def _fetch(pieces: Saved) -> Saved:
-    leaves, shape = jax.tree.flatten(pieces)
-    return jax.tree.unflatten(shape, move(leaves, DEVICE))  # type: ignore[no-any-return]
+    return _moved(pieces, DEVICE)
+
+
+def _moved(pieces: Saved, space: Any) -> Saved:
+    over = iter(move([piece for parts in pieces.values() for piece in parts], space))
+    return {name: [next(over) for _ in parts] for name, parts in pieces.items()}
 
 
 def _join(pieces: Saved, offload: OffloadConfig) -> Saved:
