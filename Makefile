@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 DEMO_TRACE := tests/fixtures/jax_unroll_lhs.sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format golden docs bench fuzz clean
+.PHONY: help demo test test-slow test-all lint format golden docs bench fuzz clean
 
 help:
 	@echo "make demo    install into $(VENV) and print the report of a real H200 trace"
-	@echo "make test    install with the test tools and run the whole test suite"
+	@echo "make test    install with the test tools and run the tests, but for the slow ones"
+	@echo "make test-all  the slow ones too"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make format  let ruff format the code"
-	@echo "make golden  write the expected reports anew; read the diff before you commit it"
+	@echo "make golden  write all expected reports, pictures and notebooks anew; read the diff before you commit it"
 	@echo "make docs    write the generated parts of the documentation anew"
 	@echo "make bench   time reading and reporting against a plain C reader; needs gcc, libsqlite3-dev"
 	@echo "make fuzz    try random examples of every property, then damage traces for ten minutes"
@@ -32,7 +33,12 @@ demo: $(VENV)/.installed
 	$(BIN)/nsysoverlap report $(DEMO_TRACE)
 
 test: $(VENV)/.developing
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.developing
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-all: test test-slow
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
@@ -44,7 +50,7 @@ format: $(VENV)/.developing
 	$(BIN)/ruff check --fix .
 
 golden: $(VENV)/.developing
-	$(BIN)/python -m pytest tests/test_reporters.py --update-golden
+	$(BIN)/python -m pytest --update-golden
 
 docs: $(VENV)/.developing
 	$(BIN)/python docs/generate.py

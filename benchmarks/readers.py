@@ -44,8 +44,8 @@ def by_blocks(path: Path, threads: int) -> list[Arrays]:
     return [join(read_blocks(path, query, lambda b: b, threads=threads)) for query in wanted]
 
 
-def by_json(path: Path, threads: int) -> list[Arrays]:
-    """The same where pages are unusual: SQLite packs each column into one JSON array."""
+def by_fallback(path: Path, threads: int) -> list[Arrays]:
+    """The same where pages are unusual: a cursor of SQLite that yields integers only."""
 
     def refuse(*_: object) -> None:
         raise UnusualError
@@ -105,13 +105,13 @@ def write_parquet(path: Path) -> None:
 
 WAYS: dict[str, Callable[[Path, int], list[Arrays]]] = {
     "pages": by_blocks,
-    "json_group_array": by_json,
+    "fallback": by_fallback,
     "sqlite3 cursor": by_cursor,
     "connectorx": by_connectorx,
     "pyarrow, Parquet": by_parquet,
 }
 NEEDS = {"connectorx": ("connectorx", "pyarrow"), "pyarrow, Parquet": ("pyarrow",)}
-ON_THREADS = ("pages", "json_group_array", "pyarrow, Parquet")
+ON_THREADS = ("pages", "pyarrow, Parquet")
 
 
 def commands(path: Path, bound: Path) -> dict[str, list[str]]:

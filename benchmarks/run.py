@@ -32,15 +32,14 @@ ALL_TABLES = (
 )
 _STATS = "cuda_gpu_sum,cuda_gpu_mem_time_sum"
 _IMPORTS = (
-    "import nsysoverlap.run.analysis, nsysoverlap.cli, nsysoverlap.run.many, "
-    "nsysoverlap.show.formats"
+    "import nsysoverlap.run.analysis, nsysoverlap.cli, nsysoverlap.run.many, nsysoverlap.show.text"
 )
 _READ = "import sys, nsysoverlap; nsysoverlap.read_trace(sys.argv[1], threads=int(sys.argv[2]))"
 _NONE = """
 import sys, pathlib
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_file
-from nsysoverlap.show.formats import render
+from nsysoverlap.cli.formats import render
 from nsysoverlap.steps.plan import StepSpec
 path, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 print(render(analyze_file(path, Options(steps=StepSpec("none")), threads=threads), "json"))

@@ -6,11 +6,13 @@ the repository differs from what its function says.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -93,7 +95,67 @@ def validation_page() -> str:
     kept = {path.stem: read_kept(path) for path in sorted((HERE / "validation").glob("*.json"))}
     tables = {name: result_table(group) for name, group in kept.items()}
     tables["evidence"] = evidence_table(list(kept.values()))
-    text = (HERE / "validation.md").read_text(encoding="utf-8")
+    return _filled("validation.md", tables)
+
+
+def gate_page() -> str:
+    """The page as it is, with its tables of metrics, scopes and codes that stop it made anew."""
+    from nsysoverlap.health.blocking import BLOCKING
+    from nsysoverlap.result.metrics import METRICS, SCOPES, Scope
+
+    # One row for all directions and one for all parts of a budget, where they mean the same.
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, metric in METRICS.items():
+        first, _, quantity = name.rpartition(".")
+        shown = f"DIRECTION.{quantity}" if first and first != "budget" else name
+        names = rows.setdefault((_GATE_UNITS[metric.unit], metric.meaning), [])
+        names += [] if shown in names else [shown]
+    metrics = [
+        (", ".join(f"`{name}`" for name in names), unit, meaning)
+        for (unit, meaning), names in rows.items()
+    ]
+    usual = {Scope.TOTAL: " (the usual one)"}
+    scopes = [(f"`{scope}`{usual.get(scope, '')}", text) for scope, text in SCOPES.items()]
+    tables = {
+        "metrics": _table(("metric", "unit", "what"), metrics),
+        "scopes": _table(("scope", "over"), scopes),
+        "blocking": _table(("code", "when"), [(f"`{c}`", _cell(w)) for c, w in BLOCKING.items()]),
+    }
+    return _filled("gate.md", tables)
+
+
+_GATE_UNITS = {"share": "share", "ms": "time", "bytes": "size", "count": "number", "GB/s": "rate"}
+
+
+def dataframes_page() -> str:
+    """The page as it is, with the tables of reports made anew."""
+    from nsysoverlap.result.columns import Place, at
+    from nsysoverlap.result.frames import dtype_name
+    from nsysoverlap.result.quantities import OVERLAP
+    from nsysoverlap.result.tables import FRAMES
+
+    directed = {f"{d}_{c.name}" for d in ("h2d", "d2h", "both") for c in OVERLAP}
+    sections = []
+    for name, frame in FRAMES.items():
+        rows = [
+            (c.name, dtype_name(c.unit), _cell(c.meaning))
+            for c in at(frame.columns, Place.FRAME)
+            if c.name not in directed
+        ]
+        table = _table(("column", "dtype", "what"), rows)
+        sections.append(f"## {name}\n\n{frame.meaning}\n\n{table}")
+    return _filled("dataframes.md", {"report": "\n".join(sections)})
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{body.replace('| --- ', '|---').replace('--- |', '---|')}\n"
+
+
+def _filled(page: str, tables: dict[str, str]) -> str:
+    """A page with what stands between its marks made anew."""
+    text = (HERE / page).read_text(encoding="utf-8")
     for name, table in tables.items():
         block = f"<!-- table: {name} -->\n{table}<!-- end -->"
         text, n = re.subn(
@@ -103,15 +165,68 @@ def validation_page() -> str:
             flags=re.S,
         )
         if n != 1:
-            raise ValueError(f"docs/validation.md: {n} places for table {name}, wanted one")
+            raise ValueError(f"docs/{page}: {n} places for table {name}, wanted one")
     return text
+
+
+def json_page() -> str:
+    """Every JSON output, from the dataclasses that they are."""
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    rows = [
+        f"| `{cls.json_format[0]}` | {cls.json_format[1]} | {_first_line(cls)} | "
+        f"[{name}.schema.json](../nsysoverlap/result/{name}.schema.json) |"
+        for name, cls in DOCUMENTS.items()
+    ]
+    parts = [
+        "# JSON outputs",
+        NOTE,
+        "Each begins with `format`, `format_version` and `generator`. A key is never removed or "
+        "given another meaning without a new `format_version`; new keys may come at any time. "
+        "Times are integers in ns, sizes in bytes, shares 0..1, rates in GB/s (10^9); null where "
+        "nothing is known. The schemas are made from the dataclasses and come with the package.",
+        "| format | version | holds | schema |\n|---|---|---|---|\n" + "\n".join(rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _first_line(cls: type) -> str:
+    return _cell((cls.__doc__ or "").partition("\n")[0])
+
+
+def schema_text(name: str) -> str:
+    """The schema of a JSON output as it ships."""
+    from nsysoverlap.core.json_codec import schema
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    return f"{_one_part_a_line(schema(DOCUMENTS[name]))}\n"
+
+
+def _one_part_a_line(values: Mapping[str, Any], depth: int = 1) -> str:
+    lines = (
+        f"{' ' * depth}{json.dumps(key)}: "
+        + (_one_part_a_line(value, depth + 1) if key == "$defs" else json.dumps(value))
+        for key, value in values.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n" + " " * (depth - 1) + "}"
+
+
+def schemas() -> dict[Path, str]:
+    """The schema files and what they should hold."""
+    from nsysoverlap.show.documents import DOCUMENTS
+
+    folder = HERE.parent / "nsysoverlap" / "result"
+    return {folder / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
     "findings.md": findings_page,
+    "json.md": json_page,
     "validation.md": validation_page,
+    "gate.md": gate_page,
+    "dataframes.md": dataframes_page,
 }
 
 
@@ -120,6 +235,9 @@ def main() -> None:
     for name, page in PAGES.items():
         (HERE / name).write_text(page(), encoding="utf-8")
         print(f"Wrote docs/{name}")
+    for path, text in schemas().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"Wrote {path.relative_to(HERE.parent)}")
 
 
 if __name__ == "__main__":

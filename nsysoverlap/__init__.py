@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .core.late import find_late_with
 
 if TYPE_CHECKING:
     from .core.errors import NsysOverlapError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .roles.config import load_config
     from .roles.rules import Role, Rule, RuleSet, classify
     from .run.analysis import analyze
+    from .run.whatif import whatif
     from .trace.load import read_trace
     from .trace.model import Trace
 
@@ -50,7 +52,16 @@ _HOMES = {
     "plot_steps": "draw.plot_steps",
     "plot_timeline": "draw.plot_timeline",
     "read_trace": "trace.load",
+    "whatif": "run.whatif",
 }
+
+_LATE_HOMES = {
+    "activities_frame": "result.frames",
+    "report_frame": "result.frames",
+    "result_html": "show.notebook",
+    "trace_html": "show.notebook",
+}
+"""What methods ask `core.late` for."""
 
 __all__ = [
     "IntervalSet",
@@ -73,15 +84,22 @@ __all__ = [
     "plot_steps",
     "plot_timeline",
     "read_trace",
+    "whatif",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
+    value = globals()[name] = _imported(name, _HOMES)
     return value
+
+
+def _imported(name: str, homes: dict[str, str]) -> Any:
+    return getattr(import_module(f".{homes[name]}", __name__), name)
+
+
+find_late_with(lambda name: _imported(name, _LATE_HOMES))
 
 
 def __dir__() -> list[str]:

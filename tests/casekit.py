@@ -87,15 +87,30 @@ class Scene:
         """Record an event on a stream."""
         correlation = self._call("cudaEventRecord_v3020", at, pid, 1)
         self.builder.cuda_event(
-            1, event_sync_id=event, correlation=correlation, stream=stream, pid=pid
+            event, event_sync_id=event, correlation=correlation, stream=stream, pid=pid
         )
 
     def wait(self, stream: int, at: int, event: int, pid: int = 1000) -> None:
         """Make a stream wait for an event."""
         correlation = self._call("cudaStreamWaitEvent_v3020", at, pid, 1)
         self.builder.sync(
-            at, at + 1, event_sync_id=event, correlation=correlation, stream=stream, pid=pid
+            *(at, at + 1),
+            event_id=event,
+            event_sync_id=event,
+            correlation=correlation,
+            stream=stream,
+            pid=pid,
         )
+
+    def synchronise(
+        self, what: str, at: int, until: int, *, stream: int = 7, event: int = 0, tid: int = 1
+    ) -> None:
+        """A Stream, Event or Device synchronisation; nsys writes no row for that of a device."""
+        correlation, self._next = self._next, self._next + 1
+        self.builder.api(f"cuda{what}Synchronize_v3020", at, until, correlation, tid=tid)
+        if what != "Device":
+            place = {"correlation": correlation, "stream": stream}
+            self.builder.sync(at, until, event_id=event, event_sync_id=event or None, **place)
 
     def label(self, text: str, start: int, end: int, *, tid: int = 1, pid: int = 1000) -> None:
         """An NVTX range."""

@@ -21,17 +21,37 @@ for name, more in (("same", {"derandomize": True}), ("search", {"max_examples": 
     )
 settings.load_profile("same")
 
-# A shell ignores Ctrl-C for what it starts in the background, and tests send it.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell ignores Ctrl-C for what it starts in the background, nohup ignores SIGHUP, and both are
+# handed down to every process that tests start: sent signals would change nothing.
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write the files in tests/golden from what the code says now, then review the diff",
+        help="run only what keeps its expected output in a file (golden reports and pictures, "
+        "notebooks), and write these files from what the code says now; review the diff",
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`--update-golden` runs every test that can write what it expects, and no other."""
+    if config.getoption("--update-golden"):
+        writes = [isinstance(i, pytest.Function) and "renewing" in i.fixturenames for i in items]
+        config.hook.pytest_deselected(
+            items=[i for i, kept in zip(items, writes, strict=True) if not kept]
+        )
+        items[:] = [item for item, kept in zip(items, writes, strict=True) if kept]
+
+
+@pytest.fixture
+def renewing(request: pytest.FixtureRequest) -> bool:
+    """Whether a test is to write the file that it compares with."""
+    return bool(request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(autouse=True)
@@ -62,12 +82,12 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def golden(renewing: bool) -> Callable[[str, str], None]:
     """Compare a text with `tests/golden/NAME`; a mismatch is kept as `tests/actual/NAME`."""
 
     def check(name: str, actual: str) -> None:
         expected_file = HERE / "golden" / name
-        if request.config.getoption("--update-golden"):
+        if renewing:
             expected_file.parent.mkdir(exist_ok=True)
             expected_file.write_text(actual, encoding="utf-8", newline="\n")
             return
@@ -76,6 +96,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             actual_file = HERE / "actual" / name
             actual_file.parent.mkdir(exist_ok=True)
             actual_file.write_text(actual, encoding="utf-8", newline="\n")
-        assert actual == expected, f"see tests/actual/{name}, or run pytest --update-golden"
+        assert actual == expected, f"see tests/actual/{name}, or run `make golden`"
 
     return check

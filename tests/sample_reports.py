@@ -13,11 +13,13 @@ from nsysoverlap.result.model import (
     Effective,
     Evidence,
     Finding,
+    Gpu,
     HealthEntry,
     KernelReport,
     LinkReport,
     OpaqueBounds,
     OperationReport,
+    OutsideSteps,
     Overlap,
     OverlapReport,
     Rate,
@@ -61,9 +63,7 @@ def device(pid: int = 17025, device_id: int = 0, trace: str = "train.sqlite") ->
         trace=trace,
         pid=pid,
         device_id=device_id,
-        gpu_id=device_id,
-        gpu_name="NVIDIA H200",
-        gpu_uuid="00112233-4455-6677-8899-aabbccddeeff",
+        gpu=Gpu(device_id, "NVIDIA H200", "00112233-4455-6677-8899-aabbccddeeff"),
         window_ns=(0, 1_230 * MS),
         h2d=Overlap(),
         d2h=Overlap(),
@@ -228,8 +228,7 @@ def stepped_device(step_ms: tuple[float, ...] = (306.2, 305.9, 306.4, 401.7)) ->
         both=both,
         time_budget=sum((step.time_budget for step in steps), TimeBudget()),
         steps=tuple(steps),
-        outside_h2d=overlap(3, 22.5, 0, gib=1.2),
-        outside_d2h=Overlap(),
+        outside_steps=OutsideSteps(overlap(3, 22.5, 0, gib=1.2), Overlap()),
         relief=Relief(768 << 20, 3 * GIB, 1 << 20),
         effective=Effective(
             Rate(12, 50.1, 48.0, 53.1),
@@ -288,7 +287,9 @@ def operations() -> tuple[OperationReport, ...]:
     add = "void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloop<2>>>(T)"
     result = []
     for i in range(12):
-        h2d = replace(overlap(4, 29.5, i * 2.0, gib=1.5), blocking_ns=(12 - i) * MS)
+        h2d = overlap(4, 29.5, i * 2.0, gib=1.5)
+        waits = {"blocking_ns": (12 - i) * MS, "host_blocking_ns": 0}
+        h2d = replace(h2d, **waits, unawaited_ns=h2d.exposed_ns - (12 - i) * MS)
         d2h = overlap(4, 30.25, 30.25 - i * 0.1, gib=1.5)
         result += [
             OperationReport(f"copy-start.{i}.1", "", "h2d", h2d, h2d.exposed_ns // 4, gemm),
@@ -346,8 +347,7 @@ def small() -> OverlapReport:
         streams=busy_device().streams[:1],
         opaque_bounds=OpaqueBounds((0.25, 0.75), (0.0, 1.0), (0.125, 0.875)),
         steps=(step,),
-        outside_h2d=moved,
-        outside_d2h=Overlap(),
+        outside_steps=OutsideSteps(moved, Overlap()),
         relief=Relief(25, 100, 7),
         effective=Effective(rate, rate, rate, rate, compute, comm),
         bounds=Bounds(0.75, 17),
@@ -374,7 +374,8 @@ def hostile() -> OverlapReport:
     entry = HealthEntry("names", "warning", f"Kernel {HOSTILE}", HOSTILE, HOSTILE)
     step = replace(stepped_device().steps[0], label=HOSTILE)
     steps = (step, replace(step, index=2, label="plain"))
-    one = replace(busy_device(), gpu_name=HOSTILE, trace=HOSTILE, steps=steps)
+    gpu = replace(busy_device().gpu, name=HOSTILE)
+    one = replace(busy_device(), gpu=gpu, trace=HOSTILE, steps=steps)
     moved = overlap(1, 3, 0, gib=0.5)
     found = Evidence(1, 2, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     part = replace(

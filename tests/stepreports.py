@@ -71,7 +71,14 @@ def report_of_steps(
         traces=(TraceReport("train.sqlite"),),
         health=(),
         devices=tuple(device_of_steps(pairs, pid=1000 + i) for i, pairs in enumerate(devices)),
-        basis=Basis("steps", steps="NVTX ranges 'step N'", n_steps=max(map(len, devices))),
+        basis=Basis(
+            "steps",
+            steps="NVTX ranges 'step N'",
+            n_steps=max(map(len, devices)),
+            steps_asked="auto",
+            rules="built-in",
+            links="by GPU name",
+        ),
         operations=operations,
     )
 

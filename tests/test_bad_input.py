@@ -239,7 +239,7 @@ def test_open_writer(tmp_path: Path) -> None:
     path = build(tmp_path / "live.sqlite", DRAWING)
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY")
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1")
         db.commit()
         before = snapshot(tmp_path)
         _check_refusal(run("report", path), "live.sqlite", "write-ahead log", "Close the program")

@@ -11,7 +11,7 @@ import pytest
 
 from nsysoverlap.core.errors import ConfigError
 from nsysoverlap.judge.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
-from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.result.model import Gpu, OverlapReport
 from nsysoverlap.run.analysis import analyze
 
 from .gatekit import step_trace
@@ -113,7 +113,7 @@ def test_equal_reports_match() -> None:
     [
         (report_of_steps([(1, 2)]), "its numbers are over the steps, these over the trace"),
         (
-            replace(plain(), devices=(replace(busy_device(), gpu_name="NVIDIA GB200"),)),
+            replace(plain(), devices=(replace(busy_device(), gpu=Gpu(name="NVIDIA GB200")),)),
             "it ran on NVIDIA GB200, this run on NVIDIA H200",
         ),
         (

@@ -16,7 +16,7 @@ from nsysoverlap.trace import bulk
 from nsysoverlap.trace.bulk import Query, read_blocks, unreadable
 from nsysoverlap.trace.database import translated_errors
 from nsysoverlap.trace.pages import UnusualError
-from nsysoverlap.trace.schema import Column, Schema, TableSpec
+from nsysoverlap.trace.schema import ColumnSpec, Schema, TableSpec
 
 from .readerkit import execute
 
@@ -29,7 +29,7 @@ VALUES = st.one_of(st.none(), st.integers(-(2**63) + 1, 2**63 - 1), st.integers(
 
 
 def query_of(path: Path) -> Query:
-    spec = TableSpec("t", (Column("a", ("a",), default=-7), Column("b", ("b",))))
+    spec = TableSpec("t", (ColumnSpec("a", ("a",), default=-7), ColumnSpec("b", ("b",))))
     table = Schema(path.name, {"t": ("a", "b")}).find(spec)
     assert table is not None
     return Query.of(table, ("a", "b"))

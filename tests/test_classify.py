@@ -26,10 +26,10 @@ from nsysoverlap.trace.model import (
     Activities,
     Copies,
     Device,
-    Gpu,
     Kernels,
     LaunchShapes,
     Stream,
+    TargetGpu,
     Trace,
     TraceFacts,
     TraceInfo,
@@ -59,7 +59,7 @@ def trace_of(
     starts = ends - np.array([duration for _, duration, _ in launches], np.int64)
     columns = np.array(copies, np.int64).reshape(len(copies), 5)
     ones = np.ones((len(launches), 2), np.int64)
-    device = Device(0, (1 << 24,), 0, Gpu(memory_bandwidth=bandwidth), True)
+    device = Device(0, (1 << 24,), 0, TargetGpu(memory_bandwidth=bandwidth), True)
     return Trace(
         info=TraceInfo("drawn.sqlite"),
         kernels=Kernels(

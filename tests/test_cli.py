@@ -17,19 +17,18 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from nsysoverlap import __version__
 from nsysoverlap.cli import main, terminal
-from nsysoverlap.cli.report import FORMATS
-from nsysoverlap.cli.tables import BOOL_COLUMNS, FLOAT_COLUMNS, TEXT_COLUMNS
+from nsysoverlap.cli.formats import FORMATS, formats_of
 from nsysoverlap.cli.terminal import Plain
 from nsysoverlap.core.errors import TraceFileError
 from nsysoverlap.run import many as ranks
 from nsysoverlap.run.transfers import COLUMNS
-from nsysoverlap.show import formats as reporters
 
 from .tracebuilder import build, draw
 from .traces import h200
@@ -252,7 +251,7 @@ def test_interrupt(tmp_path: Path, number: signal.Signals, code: int) -> None:
 # Where it is written.
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", formats_of("report"))
 def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     target = tmp_path / "report"
     to_stdout = run("report", TRACE, "--format", fmt)
@@ -265,8 +264,12 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     assert run("report", TRACE, "--format", fmt, "-o", "-").stdout == to_stdout.stdout
 
 
-def test_formats_are_the_reporters() -> None:
-    assert tuple(reporters.REPORTERS) == FORMATS
+@pytest.mark.parametrize("name", ["report", "gate", "compare", "history"])
+def test_commands_offer_the_formats_of_their_results(name: str) -> None:
+    (option,) = [p for p in main.commands[name].params if p.name == "fmt"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == formats_of(name)
+    assert {"text", "json", "markdown", "html"} <= set(formats_of(name)) <= set(FORMATS)
 
 
 @pytest.mark.parametrize("command", ["report", "transfers"])
@@ -616,8 +619,9 @@ def test_transfers_as_parquet(tmp_path: Path, asked: tuple[str, ...]) -> None:
     assert tuple(read.column_names) == COLUMNS
     types = {name: str(read.schema.field(name).type) for name in COLUMNS}
     expected = dict.fromkeys(COLUMNS, "int64")
-    expected |= dict.fromkeys(TEXT_COLUMNS, "string") | dict.fromkeys(BOOL_COLUMNS, "bool")
-    assert types == expected | dict.fromkeys(FLOAT_COLUMNS, "double")
+    texts = ("direction", "src_kind", "dst_kind", "top_hiding_kernel")
+    expected |= dict.fromkeys(texts, "string") | {"by_kernel": "bool", "gb_per_s": "double"}
+    assert types == expected
     rows = table(trace)
     assert [str(v) for v in read["start_ns"].to_pylist()] == [row["start_ns"] for row in rows]
     assert [v or "" for v in read["src_kind"].to_pylist()] == [row["src_kind"] for row in rows]
@@ -782,7 +786,7 @@ def test_import_is_cheap() -> None:
     assert cpu_seconds("-c", "import nsysoverlap") < 0.3
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", formats_of("report"))
 def test_report_on_a_small_trace_is_quick(fmt: str) -> None:
     trace = str(h200("jax_scan_pipelined"))
     assert cpu_seconds("-m", "nsysoverlap", "report", trace, "--format", fmt) < 0.8
@@ -793,3 +797,31 @@ def test_a_finding_that_does_not_exist_is_no_clean_result() -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == "Error: there is no finding 'late-h2'. Did you mean late-h2d?\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("gate {t} --min-hidden 90 --min-hidden 10", "--min-hidden"),
+        ("gate {t} --min-hidden=90 --min-hidden=90", "--min-hidden"),
+        ("gate {t} --config a.toml --min-hidden 1 --config b.toml", "--config"),
+        ("gate {t} --require-transfers 1GiB --require-transfers", "--require-transfers"),
+        ("report {t} --steps none --steps auto", "--steps"),
+        ("report {t} -o a --output b", "--output"),
+        ("record {t} --db a.db --db b.db", "--db"),
+    ],
+)
+def test_an_option_that_holds_one_value_is_given_once(command: str, option: str) -> None:
+    arguments = command.format(t=h200("micro_hidden")).split()
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: {option} is given 2 times. It holds one value: give it once.\n"
+    )
+
+
+def test_options_that_hold_several_values_and_flags_may_be_repeated() -> None:
+    arguments = "gate {t} --require both.n>=1 --require both.n>=0".format(t=h200("micro_hidden"))
+    assert CliRunner().invoke(main, arguments.split()).exit_code == 0
+    arguments = f"report {h200('micro_hidden')} --strict --strict"
+    assert CliRunner().invoke(main, arguments.split()).exit_code == 0

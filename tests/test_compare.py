@@ -14,13 +14,16 @@ from click.testing import CliRunner, Result
 from markdown_it import MarkdownIt
 
 from nsysoverlap.cli import main
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.json_model import plain as plain_data
 from nsysoverlap.judge.comparison import Comparison, compare
-from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
+from nsysoverlap.result.model import Basis, Gpu, HealthEntry, OverlapReport
 from nsysoverlap.result.parts import Finding, KernelReport
 from nsysoverlap.show.blocks import Table
-from nsysoverlap.show.comparison_formats import render_comparison
-from nsysoverlap.show.say_comparison import comparison_blocks, comparison_to_dict, headline
+from nsysoverlap.show.documents import comparison_file
+from nsysoverlap.show.say_comparison import headline
+from nsysoverlap.show.sections import blocks_of
 
 from .gatekit import control_trace, split_trace, step_trace
 from .sample_reports import HOSTILE, no_transfers, plain
@@ -120,8 +123,8 @@ def test_kernels_are_compared_where_they_ran_equally_often_a_step() -> None:
     result = compare(one, two)
     assert [(k.name, k.cost_ns) for k in result.kernels] == [("gemm", 5 * 50)]
     assert result.n_unlike_kernels == 1
-    shown = render_comparison(result, "markdown")
-    assert "cost a step" in shown
+    shown = render(result, "markdown")
+    assert "cost, mean step" in shown
     assert "1 kernel name is not compared: launched more often on one side" in shown
 
 
@@ -168,7 +171,7 @@ def test_a_change_too_small_to_matter_is_neither_better_nor_worse(
     result = compare(report_of_steps([a] * 4), report_of_steps([b] * 4))
     rows = {
         row[0]: row[-1]
-        for block in comparison_blocks(result)
+        for block in blocks_of(result)
         if isinstance(block, Table)
         for row in block.rows
     }
@@ -182,7 +185,7 @@ def test_a_change_too_small_to_matter_is_neither_better_nor_worse(
     ("b", "caution"),
     [
         (
-            replace(A, devices=(replace(A.devices[0], gpu_name="NVIDIA GB200"),)),
+            replace(A, devices=(replace(A.devices[0], gpu=Gpu(name="NVIDIA GB200")),)),
             "Unlike GPUs: NVIDIA H200 in A, NVIDIA GB200 in B.",
         ),
         (report_of_steps([(90, 100)] * 5), "Unlike number of steps: 4 in A, 5 in B."),
@@ -209,7 +212,7 @@ def test_what_is_unlike_is_said(b: OverlapReport, caution: str) -> None:
     result = compare(A, b)
     assert caution in result.cautions
     for fmt in ("text", "markdown"):
-        shown = " ".join(render_comparison(result, fmt).replace("\\", "").split())
+        shown = " ".join(render(result, fmt).replace("\\", "").split())
         assert caution in shown
 
 
@@ -261,7 +264,7 @@ def full() -> Comparison:
             B,
             operations=tuple(operation(f"copy.{i}", 20_000 + i) for i in range(1, 15)),
             findings=(finding("d2h-tail"),),
-            devices=(replace(B.devices[0], gpu_name="NVIDIA GB200"),),
+            devices=(replace(B.devices[0], gpu=Gpu(name="NVIDIA GB200")),),
         ),
         kernel("gemm", 10, 150_000),
     )
@@ -270,17 +273,17 @@ def full() -> Comparison:
 
 @pytest.mark.parametrize(("fmt", "suffix"), [("text", "txt"), ("markdown", "md")])
 def test_golden(fmt: str, suffix: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"compare.{suffix}", render_comparison(full(), fmt))
+    golden(f"compare.{suffix}", render(full(), fmt))
 
 
 def test_markdown_renders_as_tables() -> None:
-    html = MarkdownIt("commonmark").enable("table").render(render_comparison(full(), "markdown"))
+    html = MarkdownIt("commonmark").enable("table").render(render(full(), "markdown"))
     assert html.count("<table>") == 6
 
 
 def test_json_holds_what_the_text_leaves_out() -> None:
-    values = json.loads(render_comparison(full(), "json"))
-    assert values == comparison_to_dict(full())
+    values = json.loads(render(full(), "json"))
+    assert values == plain_data(comparison_file(full()))
     assert values["format"] == "nsysoverlap.comparison"
     assert len(values["operations"]) == 14
     split = {change["metric"]: change for change in values["split"]}
@@ -294,14 +297,14 @@ def test_hostile_names_do_no_harm() -> None:
         (HOSTILE, HOSTILE),
     )
     for fmt in ("text", "markdown", "json"):
-        assert "\x1b" not in render_comparison(result, fmt)
-    html = MarkdownIt("commonmark").enable("table").render(render_comparison(result, "markdown"))
+        assert "\x1b" not in render(result, fmt)
+    html = MarkdownIt("commonmark").enable("table").render(render(result, "markdown"))
     assert "<b>" not in html
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError):
-        render_comparison(full(), "html")
+    with pytest.raises(UsageError, match="no format 'junit' of `compare`"):
+        render(full(), "junit")
 
 
 # The command.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.trace.model import Device, Gpu
+from nsysoverlap.trace.model import Device, TargetGpu
 
 from .builder.capture import H200_BANDWIDTH
 from .readerkit import execute, retype
@@ -98,7 +98,7 @@ def test_a_uuid_of_zeros_proves_nothing(out: Path) -> None:
         builder.cuda_device(9, 0, pid, uuid=f"GPU-{ZEROS}")
     found = devices(builder, out)
     assert merged(found) == [([1], 0, False), ([2], 0, False)]
-    assert [d.gpu for d in found] == [Gpu(name="NVIDIA H200")] * 2
+    assert [d.gpu for d in found] == [TargetGpu(name="NVIDIA H200")] * 2
 
 
 def test_contradicting_claims_prove_nothing(out: Path) -> None:
@@ -138,7 +138,7 @@ def test_ids_that_are_not_ordinals_prove_nothing_without_the_map(out: Path) -> N
         }
     found = devices(builder, out, "3.16")
     assert merged(found) == [([1], 0, False), ([1], 3, False)]
-    assert {d.gpu for d in found} == {Gpu(name="NVIDIA A100-SXM4-40GB")}
+    assert {d.gpu for d in found} == {TargetGpu(name="NVIDIA A100-SXM4-40GB")}
 
 
 def test_no_name_where_models_differ(out: Path) -> None:
@@ -147,7 +147,7 @@ def test_no_name_where_models_differ(out: Path) -> None:
     builder.gpu(1, name="NVIDIA H200")
     builder.gpu(2, name="NVIDIA B200", vm=2)
     (found,) = devices(builder, out, "3.16")
-    assert (found.gpu, found.proven) == (Gpu(), False)
+    assert (found.gpu, found.proven) == (TargetGpu(), False)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_gpu_of_another_machine_proves_nothing(out: Path) -> None:
     builder.gpu(0, vm=2)
     found = devices(builder, out, "3.16")
     assert merged(found) == [([1], 0, False), ([2], 0, False)]
-    assert {d.gpu for d in found} == {Gpu()}
+    assert {d.gpu for d in found} == {TargetGpu()}
 
 
 @pytest.mark.parametrize("vm", [0x100, 0x7FFF, 0xFF])

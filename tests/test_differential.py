@@ -24,7 +24,7 @@ from nsysoverlap.run.transfers import transfer_rows
 from . import brute
 from .builder.query import query, tables
 from .tracebuilder import ALL_REDUCE, GEMM, TraceBuilder
-from .traces import FIXTURES, h200, h200_names, public_traces
+from .traces import FIXTURES, h200, h200_names, programs, public_traces
 
 NSYS = shutil.which(os.environ.get("NSYSOVERLAP_REAL_NSYS") or os.environ.get("NSYS") or "nsys")
 _ROLES = {
@@ -38,7 +38,10 @@ _ROLES = {
     Role.OPAQUE: "opaque",
 }
 Span = tuple[str, int, int]
-TRACES = [*(pytest.param(h200(name), id=name) for name in h200_names()), *public_traces()]
+TRACES = [
+    *(pytest.param(h200(name), id=name) for name in (*h200_names(), *programs())),
+    *public_traces(),
+]
 
 
 # A sweep: what runs is counted from event to event, one stretch of time after the other.
@@ -96,7 +99,9 @@ def test_real_traces_equal_a_sweep(path: Path) -> None:
         agrees(device, spans)
 
 
-@pytest.mark.parametrize("hundred", range(10))
+@pytest.mark.parametrize(
+    "hundred", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))]
+)
 def test_a_thousand_random_traces_equal_the_brute_force_model(tmp_path: Path, hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         drawn = draw(tmp_path / "t.sqlite", random.Random(seed))

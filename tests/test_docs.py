@@ -26,6 +26,15 @@ def generator() -> ModuleType:
     return module
 
 
+def test_schemas_are_made_from_the_types() -> None:
+    made = generator().schemas()
+    assert {path.name for path in made} == {
+        path.name for path in (ROOT / "nsysoverlap").rglob("*.schema.json")
+    }
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, "run `make docs`"
+
+
 @pytest.mark.parametrize("name", sorted(generator().PAGES))
 def test_generated_pages_are_current(name: str) -> None:
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")

@@ -270,7 +270,7 @@ def test_event_ids_of_any_size(out: Path, event: object) -> None:
     builder.api("cudaEventRecord_v3020", 20, 21, 50)
     builder.cuda_event(1, event_sync_id=4, correlation=50, stream=7)
     builder.api("cudaStreamWaitEvent_v3020", 30, 31, 51)
-    builder.sync(30, 31, event_id=1, event_sync_id=4, correlation=51, stream=8)
+    builder.sync(30, 31, event_id=9, event_sync_id=4, correlation=51, stream=8)
     waits = read_trace(builder.write(out)).host.waits
     assert waits is not None
     assert (waits.wait_ns.tolist(), waits.record_ns.tolist()) == ([30], [20])

@@ -31,7 +31,7 @@ REPO = Path(__file__).parents[1]
 LIMITED = """
 import resource, sys
 from nsysoverlap.cli import main
-import nsysoverlap.run.analysis, nsysoverlap.show.formats, nsysoverlap.slim, nsysoverlap.run.many
+import nsysoverlap.run.analysis, nsysoverlap.show.sections, nsysoverlap.slim, nsysoverlap.run.many
 {limit}
 main(sys.argv[1:])
 """
@@ -165,6 +165,7 @@ def test_interrupted_while_copying(tmp_path: Path, number: signal.Signals, code:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [1, 4, 10, 20, 30, 60, 2_000])
 @pytest.mark.parametrize("command", [("report", "--format", "json"), ("info",), ("transfers",)])
 def test_a_memory_limit(command: tuple[str, ...], megabytes: int, large: Path) -> None:

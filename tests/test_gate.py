@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import pytest
 
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.judge.baseline import Baseline
 from nsysoverlap.judge.evaluate import biggest_losses, check, judge
 from nsysoverlap.judge.thresholds import Thresholds, build_thresholds, parse_requirement
 from nsysoverlap.judge.verdicts import Status, Verdict, Verdicts
 from nsysoverlap.result.metrics import METRICS, Scope
-from nsysoverlap.result.model import Basis, HealthEntry, OverlapReport
-from nsysoverlap.show.verdict_formats import render_verdicts
+from nsysoverlap.result.model import Basis, Gpu, HealthEntry, OverlapReport
 
 from .sample_reports import events_lost, no_transfers, opaque_nothing, plain
 from .stepreports import operation, report_of_ranks, report_of_steps
@@ -156,11 +156,11 @@ def test_what_blocks_is_not_said_twice() -> None:
 def test_reasons_are_few_in_words_and_whole_in_json(fmt: str) -> None:
     thresholds = Thresholds((parse_requirement("both.hidden >= 0"),))
     result = judge(plain(), thresholds, unreadable=[f"rank{i} is damaged." for i in range(100)])
-    text = render_verdicts(result, fmt)
+    text = render(result, fmt)
     assert "rank10 is damaged." in text
     assert "rank11 is damaged." not in text
     assert "89 more reasons; all are in the JSON output." in text
-    assert len(json.loads(render_verdicts(result, "json"))["blockers"]) == 100
+    assert len(json.loads(render(result, "json"))["blockers"]) == 100
 
 
 def test_nothing_is_held_against_a_baseline_that_is_inconclusive() -> None:
@@ -248,7 +248,7 @@ def test_a_baseline_without_transfers_compares_nothing() -> None:
         replace(STEPS, basis=Basis("trace")),
         replace(STEPS, basis=replace(STEPS.basis, transfer_kernels="off")),
         replace(STEPS, basis=replace(STEPS.basis, window_ns=(0, 5))),
-        replace(STEPS, devices=(replace(STEPS.devices[0], gpu_name="NVIDIA GB200"),)),
+        replace(STEPS, devices=(replace(STEPS.devices[0], gpu=Gpu(name="NVIDIA GB200")),)),
     ],
 )
 def test_what_is_unlike_is_not_compared(then: OverlapReport) -> None:

@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gatekit.split_trace(at / "two.sqlite", d2h=(8_000, 10_000), h2d=(4_000, 10_000))
     gatekit.split_trace(at / "exposed.sqlite", d2h=(0, 10_000), h2d=(0, 10_000))
     gatekit.split_trace(at / "one_way.sqlite", d2h=(8_000, 10_000), h2d=(0, 10_000))
-    gatekit.split_trace(at / "large.sqlite", d2h=(8_000, 10_000), n_bytes=8 << 30)
+    gatekit.split_trace(at / "large.sqlite", d2h=(128_000_000, 160_000_000), n_bytes=8 << 30)
     gatekit.split_trace(at / "0.sqlite", d2h=(5_000, 10_000))
     gatekit.control_trace(at / "control.sqlite")
     gatekit.comm_trace(at / "comm.sqlite")
@@ -467,7 +467,7 @@ def test_a_copy_that_began_before_the_window_counts_in_it(folder: Path, tmp_path
 
 def test_copies_without_length_are_not_called_missing(tmp_path: Path) -> None:
     trace = draw("dev0 s7 compute: ####")
-    trace.copy(1_000, 1_000, "d2h", 100)
+    trace.copy(1_000, 1_000, "d2h", 0)
     trace.write(tmp_path / "t.sqlite")
     result = run(tmp_path, "t.sqlite --min-hidden-d2h 50")
     assert result.exit_code == INCONCLUSIVE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -116,8 +117,49 @@ def test_what_is_read_is_what_was_stored(tmp_path: Path) -> None:
     assert (found.gpus, found.n_devices, found.n_steps) == ("NVIDIA H200", 2, 4)
     assert found.values["d2h_hidden_share"] == REPORT.total("d2h").hidden_share
     assert found.values["h2d_hidden_share"] is None
-    assert found.values["exposed_per_step_ns"] == 20
+    assert found.values["exposed_step_median_ns"] == 20
     assert found.values["step_ns"] == 1000
+
+
+# Written by version 1, which called a median and a mean by one name: three runs, of which the
+# third is micro_hidden with three steps (64,288 ns exposed in all).
+FIRST = Path(__file__).parent / "fixtures" / "runs_v1.db"
+MEDIANS = [50, 90, 21_184]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    return Path(shutil.copy(FIRST, tmp_path / "runs.db"))
+
+
+def test_a_history_of_version_1_reads_and_stays_as_it_is(first: Path) -> None:
+    found = read_runs(first)
+    assert [run.values["exposed_step_median_ns"] for run in found] == MEDIANS
+    (operation,) = read_operations(first, 3)
+    assert (operation.op, operation.exposed_per_step_ns) == ("step N", round(64_288 / 3))
+    assert first.read_bytes() == FIRST.read_bytes()
+
+
+def test_recording_brings_a_history_of_version_1_up_to_date(first: Path, tmp_path: Path) -> None:
+    report = analyze(h200("micro_hidden"))
+    record(first, report, "a new hash", {"branch": "main"}, now=at(9))
+    record(tmp_path / "new.db", report, "a new hash", {})
+    (version,) = rows(first, "PRAGMA user_version")[0]
+    assert version == VERSION
+    for table in ("runs", "devices", "steps", "operations", "findings"):
+        columns = [
+            {row[1]: row[2] for row in rows(db, f"PRAGMA table_info({table})")}
+            for db in (first, tmp_path / "new.db")
+        ]
+        assert columns[0] == columns[1]
+    assert [run.values["exposed_step_median_ns"] for run in read_runs(first)] == [
+        *MEDIANS,
+        MEDIANS[-1],
+    ]
+    assert [len(read_operations(first, i)) for i in (3, 4)] == [1, 1]
+    assert read_operations(first, 3)[0].exposed_per_step_ns == 21_429
+    assert read_operations(first, 4)[0].exposed_per_step_ns == 21_429
+    assert len(read_runs(first, search="main")) == 4
 
 
 def test_operations_come_back(tmp_path: Path) -> None:
@@ -219,7 +261,7 @@ def test_a_newer_history_is_refused(tmp_path: Path) -> None:
     record(db, REPORT, "a", {})
     rows(db, f"PRAGMA user_version = {VERSION + 1}")
     for call in (lambda: read_runs(db), lambda: record(db, REPORT, "b", {})):
-        with pytest.raises(ConfigError, match=r"runs\.db: the run history has version 2"):
+        with pytest.raises(ConfigError, match=r"runs\.db: the run history has version 3"):
             call()
 
 

@@ -12,7 +12,10 @@ import nsysoverlap
 
 from .traces import h200
 
-HEAVY = ("pandas", "rich", "jinja2", "sqlite_utils", "matplotlib", "pyarrow", "jsonschema", "jax")
+HEAVY = (
+    *("pandas", "rich", "jinja2", "sqlite_utils", "matplotlib", "pyarrow", "jsonschema", "jax"),
+    "msgspec",
+)
 ROOT = Path(nsysoverlap.__file__).parents[1]
 
 

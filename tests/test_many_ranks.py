@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from nsysoverlap.cli import main
 from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
-from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.result.model import Gpu, OverlapReport
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_many, find_traces, try_file
 from nsysoverlap.run.pool import run_pool
@@ -280,6 +280,7 @@ def end_group(pid: int, number: signal.Signals) -> None:
     os.killpg(pid, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [starting, at_work])
 @pytest.mark.parametrize(
     ("send", "number", "code"),
@@ -350,6 +351,7 @@ DASK_S = 29
 DASK = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_a_cluster_says_what_one_process_says(tmp_path: Path) -> None:
@@ -377,6 +379,7 @@ def kill_first_process(
     return try_file(path, options, name, threads)
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_a_lost_worker_s_trace_is_read_by_another(tmp_path: Path) -> None:
@@ -395,6 +398,7 @@ def test_a_lost_worker_s_trace_is_read_by_another(tmp_path: Path) -> None:
     assert {type(outcome) for outcome in found.values()} == {OverlapReport}
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_a_trace_that_costs_every_worker_is_an_error(tmp_path: Path) -> None:
@@ -422,6 +426,7 @@ def die_as_often_as_dask_bears(
     return try_file(path, options, name, threads)
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("patient")
 def test_what_dask_gives_up_is_read_alone(tmp_path: Path) -> None:
@@ -451,6 +456,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PATIENCE, 120)
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1:9", "nowhere", "x://y:1"])
@@ -464,6 +470,7 @@ def test_a_scheduler_that_cannot_be_reached(tmp_path: Path, address: str) -> Non
     assert f"The Dask scheduler {address} cannot be reached." in result.stderr
 
 
+@pytest.mark.slow
 @DASK
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -490,6 +497,7 @@ def test_something_else_that_listens(tmp_path: Path, answer: bytes) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 @DASK
 def test_a_scheduler_without_workers(tmp_path: Path) -> None:
     path = split_trace(tmp_path / "t.sqlite", d2h=(1, 2))
@@ -545,7 +553,7 @@ def test_the_section_shows_spread_and_names_the_worst() -> None:
 
 def test_another_gpu_is_named_first() -> None:
     report = report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)])
-    slow = replace(report.devices[2], gpu_name="NVIDIA H100")
+    slow = replace(report.devices[2], gpu=Gpu(name="NVIDIA H100"))
     table = the_table(replace(report, devices=(*report.devices[:2], slow)))
     assert "others: it ran on NVIDIA H100, others on NVIDIA H200; D2H" in table.note
 

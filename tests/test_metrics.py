@@ -129,7 +129,9 @@ def test_migrations_are_measured_only_where_asked_and_not_by_step() -> None:
 
 
 def test_blocking_time_may_be_unknown() -> None:
-    assert "cannot tell which time was blocking" in value(plain(), "both.blocking_ms").reason
+    assert (
+        "cannot tell who waited for the exposed time" in value(plain(), "both.blocking_ms").reason
+    )
 
 
 def test_opaque_time_leaves_a_split_open_only_where_it_matters() -> None:
@@ -174,7 +176,7 @@ def test_a_metric_with_and_without_scope() -> None:
         ("d2h.hidden@worst-steps", "Did you mean 'worst-step'?"),
         ("zzzzzz", "docs/gate.md"),
         ("h2d.hidden@", "worst-device"),
-        ("step_ms@total", "Use step-median or worst-step."),
+        ("step_ms@total", "Use step-median, step-mean or worst-step."),
     ],
 )
 def test_an_unknown_name_gets_the_nearest(text: str, hint: str) -> None:

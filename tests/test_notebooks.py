@@ -88,9 +88,9 @@ def test_there_are_three() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_those_in_the_repository(path: Path, request: pytest.FixtureRequest) -> None:
+def test_outputs_are_those_in_the_repository(path: Path, renewing: bool) -> None:
     actual = executed(path)
-    if request.config.getoption("--update-golden"):
+    if renewing:
         nbformat.write(actual, path)
     kept = nbformat.read(path, as_version=4)
     nbformat.validate(kept)

@@ -274,7 +274,8 @@ def test_export_beside_the_report_is_left_alone(
 def python_export(report: Path) -> subprocess.Popen[str]:
     """A process of its own that exports `report` and prints the path of the export."""
     code = (
-        "import sys; from pathlib import Path; from nsysoverlap.nsys import export_report; "
+        "import sys; from pathlib import Path; "
+        "from nsysoverlap.trace.nsys_export import export_report; "
         "print(export_report(Path(sys.argv[1])))"
     )
     return subprocess.Popen(

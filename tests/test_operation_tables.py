@@ -25,14 +25,14 @@ def only(*operations: OperationReport) -> OverlapReport:
 def test_five_most_exposed_by_default() -> None:
     found = table(samples.stepped())
     assert [row[0] for row in found.rows] == [f"H2D copy-start.{i}.1" for i in range(5)]
-    assert found.columns[3] == "exposed a step"
+    assert found.columns[3] == "exposed, mean step"
     assert found.rows[1] == (
         "H2D copy-start.1.1",
         "nvjet_sm90_...bz_coopA_NTN",
         *("4", "6.9 ms", "40.0 %", "6.8 %"),
     )
     assert found.note == (
-        "19 more: --by op. 98.2 % of the bytes have an operation; whether compute waited is known "
+        "19 more: --by op. 98.2 % of the bytes have an operation; who waited is known "
         "for 76.0 % of the exposed time."
     )
 
@@ -64,7 +64,7 @@ def test_full_table_has_two_rows_an_operation() -> None:
     assert len(found.rows) == 30
     assert found.rows[2:4] == (
         ("H2D copy-start.1.1", "4", "29.5 ms", "27.5 ms", "11.0 ms", "55.0"),
-        ("then nvjet_sm90_t...bz_coopA_NTN", "1.50 GiB", "6.8 %", "6.9 ms", "40.0 %", ""),
+        ("then nvjet_sm90_...bz_coopA_NTN", "1.50 GiB", "6.8 %", "6.9 ms", "40.0 %", ""),
     )
     assert found.rows[24:26] == (
         ("D2H copy-start.11 (graph)", "4", "30.2 ms", "1.1 ms", "–", "55.0"),

@@ -232,9 +232,8 @@ def test_attribution_counts_what_is_known(tmp_path: Path) -> None:
 
 def test_nothing_is_resolved_where_blocking_is_unknown(tmp_path: Path) -> None:
     scene = Scene()
-    scene.run("h2d", 20, 1, 100, 200)
+    scene.run("h2d", 20, 1, 100, 200, graph=True)
     scene.run("compute", 20, 2, 300, 310)
-    scene.builder.sync(1, 2)
     reports, known = measure_operations([scene.case(tmp_path / "t.sqlite", schema="3.7")], None)
     assert [r.overlap.blocking_ns for r in reports] == [None]
     assert (known.resolved_ns, known.exposed_ns) == (0, 100)
@@ -299,8 +298,7 @@ def test_each_operation_is_the_split_of_its_own_transfers(name: str) -> None:
             role = {"h2d": 2, "d2h": 3}[report.direction]
             mine = (labels.op == report.op) & (labels.label == report.label)
             mine &= case.rows.role == role
-            blocking = case.pieces.blocking(mine)
-            own = split(case.rows.select(mine), case.lanes, blocking)
+            own = split(case.rows.select(mine), case.lanes, case.pieces.waited(mine))
             whole += sum(own.measure(case.window.pieces()), Overlap())
         assert report.overlap == whole
 

@@ -25,9 +25,12 @@ REPO = Path(__file__).parents[1]
 DEV_ONLY = ("pytest", "hypothesis", "mypy", "pyarrow", "jax", "distributed")
 
 pytest.importorskip("build")
-pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("NSYSOVERLAP_OFFLINE")), reason="NSYSOVERLAP_OFFLINE is set"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(os.environ.get("NSYSOVERLAP_OFFLINE")), reason="NSYSOVERLAP_OFFLINE is set"
+    ),
+]
 
 
 def run(*command: str | Path, cwd: Path) -> str:

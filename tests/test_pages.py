@@ -19,7 +19,7 @@ from nsysoverlap.trace.bulk import Query, read_blocks
 from nsysoverlap.trace.database import connect, probe
 from nsysoverlap.trace.load import read_trace
 from nsysoverlap.trace.pages import PageFile, UnusualError, find_layout
-from nsysoverlap.trace.schema import Column, FoundTable, Schema, TableSpec
+from nsysoverlap.trace.schema import ColumnSpec, FoundTable, Schema, TableSpec
 
 from .readerkit import assert_same, everything, execute, read_through_sqlite, sound
 from .traces import h200, h200_names
@@ -29,7 +29,7 @@ Rows = list[tuple[int, ...]]
 
 def table_of(path: Path, names: str = "a b", sized: str = "") -> tuple[FoundTable, Query]:
     wanted = [*names.split(), *sized.split()]
-    spec = TableSpec("t", tuple(Column(name, (name,), default=-7) for name in wanted))
+    spec = TableSpec("t", tuple(ColumnSpec(name, (name,), default=-7) for name in wanted))
     table = Schema(path.name, {"t": tuple(wanted)}).find(spec)
     assert table is not None
     return table, Query(table, tuple(names.split()), tuple(sized.split()))

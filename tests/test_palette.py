@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import nsysoverlap
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.palette import COLORS, ON_DARK
 from nsysoverlap.draw.plot_history import draw_history
 from nsysoverlap.judge.history_store import read_runs, record
-from nsysoverlap.show.formats import render
 
 from .sample_reports import plain, stepped
 
@@ -41,7 +41,7 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_on_colours_is_legible(theme: int) -> None:
-    css = (PACKAGE / "show/html/templates/page.css").read_text(encoding="utf-8")
+    css = (PACKAGE / "show/templates/page.css").read_text(encoding="utf-8")
     for kind in ON_DARK:
         name = "on-deep" if kind in ("h2d", "opaque") else "on-fill"
         (pair,) = re.findall(rf"--{name}: light-dark\((.*?), (.*?)\)", css)

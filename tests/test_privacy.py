@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysoverlap import read_trace
+from nsysoverlap.trace.capture_facts import shareable_settings
+from nsysoverlap.trace.database import open_database, probe
 from nsysoverlap.trace.privacy import HIDDEN, allowed_setting, scrub, scrub_value
 
 from .tracebuilder import TraceBuilder
@@ -98,7 +100,12 @@ def test_versions_flags_and_messages_survive(text: str) -> None:
         ("--home.example.org=3", f"--{HIDDEN}=3"),
         ("a\n/home/ada\tb", f"a\n{HIDDEN}\tb"),
         ("Cannot open /home/ada/x: denied", f"Cannot open {HIDDEN} denied"),
-        (r"C:\Users\Ada Lovelace\x.qdrep", f"{HIDDEN} {HIDDEN}"),
+        (r"C:\Users\Ada Lovelace\x.qdrep", HIDDEN),
+        (r"Cannot open 'C:\Users\ada\Merger Acme Plan\r.nsys-rep'", f"Cannot open '{HIDDEN}'"),
+        ("Cannot open '/home/ada/My Plan': denied", f"Cannot open '{HIDDEN}': denied"),
+        ("Cannot open /home/ada/My Secret Plan/x: denied", f"Cannot open {HIDDEN} denied"),
+        ("/home/ada/a b /home/ada/c d", f"{HIDDEN} b {HIDDEN} d"),
+        ("it's a job's end", "it's a job's end"),
     ],
 )
 def test_words_in_context(text: str, shown: str) -> None:
@@ -118,18 +125,9 @@ def test_whatever_stands_around_a_secret(before: str, secret: str, after: str) -
     assert f" {secret} " not in text
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("JAX_COMPILATION_CACHE_DIR", "JAX_COORDINATOR_ADDRESS", "NCCL_COMM_ID", "NCCL_HOSTID"),
-        *("NCCL_DEBUG_FILE", "NCCL_TOPO_FILE", "JAX_API_KEY", "JAX_token", "JAX_AUTH_TOKENS"),
-        *("JAX_PASSWORD", "JAX_Passwd", "JAX_USER", "JAX_USERNAME", "NCCL_CONF_PATH"),
-        *("JAX_PROXY_URL", "JAX_CREDENTIALS", "JAX_ENDPOINT"),
-    ],
-)
-def test_settings_whose_name_says_enough(name: str) -> None:
-    assert allowed_setting(name)
-    assert scrub_value(name, "harmless") == HIDDEN
+def test_a_setting_whose_name_says_enough() -> None:
+    assert allowed_setting("JAX_COMPILATION_CACHE_DIR")
+    assert scrub_value("JAX_COMPILATION_CACHE_DIR", "harmless") == HIDDEN
 
 
 @pytest.mark.parametrize(
@@ -147,10 +145,55 @@ def test_settings_that_are_shown(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["PATH", "HOME", "USER", "WANDB_API_KEY", "MY_XLA_FLAGS", "XLA_FLAGS2", "JAX_", "JAX", ""],
+    [
+        *("PATH", "HOME", "USER", "WANDB_API_KEY", "MY_XLA_FLAGS", "XLA_FLAGS2", "JAX_", "JAX", ""),
+        *("JAX_COORDINATOR_ADDRESS", "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_DEBUG_FILE"),
+        *("JAX_API_KEY", "JAX_token", "JAX_SECRET", "NCCL_PW", "JAX_DB_PASS", "NCCL_CRED_STORE"),
+        *("JAX_PASSWORD", "JAX_USER", "NCCL_CONF_PATH", "JAX_PROXY_URL", "JAX_UNHEARD_OF"),
+    ],
 )
 def test_settings_that_are_not(name: str) -> None:
     assert not allowed_setting(name)
+
+
+FLAG = "--xla_gpu_enable_triton_gemm=false"
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown"),
+    [
+        (f"--xla_dump_to=/home/ada/My Merger Plan/dump {FLAG}", f"--xla_dump_to={HIDDEN} {FLAG}"),
+        (f"--xla_dump_to=/home/ada/My Merger Plan {FLAG}", f"--xla_dump_to={HIDDEN} {FLAG}"),
+        (f"{FLAG} --xla_dump_to=C:\\Users\\ada\\a b", f"{FLAG} --xla_dump_to={HIDDEN}"),
+        ("--xla_some_file=plan --xla_a=1", f"--xla_some_file={HIDDEN} --xla_a=1"),
+        ("--xla_api_token=abc", f"--xla_api_token={HIDDEN}"),
+        (f"{FLAG}  {FLAG}", f"{FLAG} {FLAG}"),
+    ],
+)
+def test_a_flag_is_hidden_up_to_the_next_one(flags: str, shown: str) -> None:
+    assert scrub_value("XLA_FLAGS", flags) == shown
+
+
+def test_what_the_export_calls_its_machine_and_user(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 10)
+    builder.env("HOSTNAME", "lovelace.example.org")
+    builder.env("USER", "ada")
+    builder.env("HOST", "42")
+    builder.diagnostic(2, "lovelace lost ada's 42 events in adaptive mode of lovelace-2")
+    trace = read_trace(builder.write(tmp_path / "t.sqlite"))
+    said = f"{HIDDEN} lost {HIDDEN}'s 42 events in adaptive mode of lovelace-2"
+    assert trace.facts.diagnostics == ((2, said),)
+
+
+def test_keys_of_settings_tell_nothing(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 10)
+    builder.meta("/home/ada/x:ENVIRONMENT_VARIABLE", 'JAX_PLATFORMS="cuda"', capture=True)
+    path = builder.write(tmp_path / "t.sqlite")
+    with open_database(path) as connection:
+        found = shareable_settings(connection, probe(connection, path.name))
+    assert found == [("ENVIRONMENT_VARIABLE", "JAX_PLATFORMS", 'JAX_PLATFORMS="cuda"')]
 
 
 def test_a_whole_export(tmp_path: Path) -> None:
@@ -170,10 +213,8 @@ def test_a_whole_export(tmp_path: Path) -> None:
     trace = read_trace(builder.write(tmp_path / "ada" / "t.sqlite"))
     assert trace.info.capture == {
         "CUDA_GRAPH_TRACE_MODE": "Node",
-        "JAX_COORDINATOR_ADDRESS": HIDDEN,
         "JAX_PLATFORMS": "c\ufffdda",
         "NCCL_ALGO": "Ring",
-        "NCCL_COMM_ID": HIDDEN,
         "XLA_FLAGS": f"--xla_dump_to={HIDDEN} --xla_gpu_memory_limit_slop_factor=95",
     }
     assert trace.facts.diagnostics == ((2, f"cannot write {HIDDEN} on {HIDDEN}"),)

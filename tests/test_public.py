@@ -10,10 +10,11 @@ import pytest
 
 from nsysoverlap import analyze
 
-from .traces import h200, h200_names, public_traces
+from .traces import h200, h200_names, programs, public_traces
 
 KINDS = {"h2d": (1, 3), "d2h": (2, 4), "unified_h2d": (11,), "unified_d2h": (12,)}
-EVERY_TRACE = [*public_traces(), *(pytest.param(h200(name), id=name) for name in h200_names())]
+OURS = (*h200_names(), *programs())
+EVERY_TRACE = [*public_traces(), *(pytest.param(h200(name), id=name) for name in OURS)]
 
 
 def plain_sql(path: Path, kinds: tuple[int, ...]) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ from .readerkit import (
     snapshot,
 )
 from .tracebuilder import ALL_REDUCE, GEMM, SCHEMAS, TraceBuilder, build, draw, global_pid
-from .traces import h200, h200_names, public_traces
+from .traces import h200, h200_names, programs, public_traces
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_graph_launches_and_their_nodes(out: Path, schema: str) -> None:
     assert trace.kernels.correlation_id.tolist() == trace.copies.correlation_id.tolist()
 
 
-@pytest.mark.parametrize("name", h200_names())
+@pytest.mark.parametrize("name", [*h200_names(), *programs()])
 def test_real_traces_against_plain_sql(name: str) -> None:
     check_against_sql(h200(name))
 

@@ -10,13 +10,13 @@ from itertools import pairwise
 import pytest
 
 from nsysoverlap import analyze
+from nsysoverlap.cli.formats import formats_of, render
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.show.blocks import Entries, Entry, Paragraph, Table
-from nsysoverlap.show.formats import REPORTERS, render
 from nsysoverlap.show.interface import Layout
 from nsysoverlap.show.markdown import escape
-from nsysoverlap.show.say_report import blocks
+from nsysoverlap.show.sections import blocks_of as blocks
 from nsysoverlap.show.text import blocks_as_text
 from nsysoverlap.show.view import View
 
@@ -54,7 +54,7 @@ def test_json_holds_everything_in_any_view() -> None:
         assert render(stepped(), "json", view=view) == everything
 
 
-@pytest.mark.parametrize("fmt", REPORTERS)
+@pytest.mark.parametrize("fmt", formats_of("report"))
 @pytest.mark.parametrize("name", SAMPLES)
 def test_output_is_whole_lines_without_escapes(name: str, fmt: str) -> None:
     out = render(SAMPLES[name](), fmt)
@@ -204,7 +204,7 @@ def test_json_keeps_the_documented_order() -> None:
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no report format 'pdf'") as caught:
+    with pytest.raises(UsageError, match="no format 'pdf' of `report`") as caught:
         render(plain(), "pdf")
     assert caught.value.hint == "Known formats: text, json, markdown, html."
 

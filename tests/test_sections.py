@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.core.formatting import (
     clean_text,
@@ -22,20 +24,22 @@ from nsysoverlap.result.device_names import device_names
 from nsysoverlap.result.evidence import evidence_device
 from nsysoverlap.result.model import (
     Basis,
+    DeviceReport,
     Evidence,
     HealthEntry,
     LinkReport,
     OpaqueBounds,
+    OutsideSteps,
     Overlap,
     OverlapReport,
+    StepReport,
     StreamReport,
     TimeBudget,
     TraceReport,
 )
 from nsysoverlap.result.sentences import basis_line, headline, next_step
 from nsysoverlap.show.blocks import Command, Entries, Paragraph, Table
-from nsysoverlap.show.formats import render
-from nsysoverlap.show.say_report import blocks
+from nsysoverlap.show.sections import blocks_of as blocks
 from nsysoverlap.show.view import View
 
 from . import sample_reports as samples
@@ -174,11 +178,11 @@ def test_headline_without_transfers() -> None:
         samples.report(samples.device(), samples.device(1))
     )
     assert headline(OverlapReport((), (), ())) == "No GPU activity was recorded."
-    outside = replace(samples.device(), outside_h2d=Overlap(3), outside_d2h=Overlap(1))
+    outside = replace(samples.device(), outside_steps=OutsideSteps(Overlap(3), Overlap(1)))
     assert headline(samples.report(outside)) == (
         "No host transfers were recorded in the steps, over 1.23 s of GPU activity; 4 lie outside."
     )
-    one = replace(samples.device(), outside_h2d=Overlap(1), outside_d2h=Overlap())
+    one = replace(samples.device(), outside_steps=OutsideSteps(Overlap(1), Overlap()))
     assert headline(samples.report(one)).endswith("; 1 lies outside.")
 
 
@@ -296,7 +300,7 @@ def test_transfers_outside_the_steps_are_told() -> None:
     assert tables(samples.stepped())[title].note.startswith(
         "Outside the steps, not counted: 3 H2D (1.20 GiB, 22.5 ms exposed). Link: "
     )
-    none = replace(samples.stepped_device(), outside_h2d=Overlap())
+    none = replace(samples.stepped_device(), outside_steps=OutsideSteps(Overlap(), Overlap()))
     assert tables(samples.report(none))[title].note.startswith("Link: ")
 
 
@@ -312,16 +316,31 @@ def test_basis_names_steps() -> None:
     )
 
 
+Owner = TypeVar("Owner", DeviceReport, StepReport)
+
+
+def more_exposed(owner: Owner, ns: int) -> Owner:
+    """With so much less behind compute."""
+    part = owner.both
+    less = part.hidden_by_compute_ns - ns
+    both = replace(part, exposed_ns=part.exposed_ns + ns, hidden_by_compute_ns=less)
+    return replace(owner, both=both)
+
+
 def test_headline_tells_exposed_time_a_step() -> None:
-    assert headline(samples.stepped()).endswith("193.6 ms were exposed, 48.4 ms a step.")
+    assert headline(samples.stepped()).endswith("193.6 ms were exposed, a mean of 48.4 ms a step.")
     two = replace(samples.two_devices(), basis=samples.stepped().basis)
     assert headline(two).endswith("351.6 ms were exposed.")
     (one,) = samples.stepped().devices
-    more, less = one.both.exposed_ns + 100_000_000, one.both.hidden_by_compute_ns - 100_000_000
-    both = replace(one.both, exposed_ns=more, hidden_by_compute_ns=less)
-    worse = replace(one, device_id=1, both=both)
+    worse = replace(
+        more_exposed(one, 100_000_000),
+        device_id=1,
+        steps=tuple(more_exposed(step, 25_000_000) for step in one.steps),
+    )
     pair = replace(samples.stepped(), devices=(one, worse))
-    assert headline(pair).endswith("487.2 ms were exposed, 73.4 ms a step on the worst device.")
+    assert headline(pair).endswith(
+        "487.2 ms were exposed, a mean of 73.4 ms a step on the worst device."
+    )
 
 
 def test_next_step_repeats_what_the_numbers_are_over() -> None:

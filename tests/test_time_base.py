@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from nsysoverlap.result.codec import report_to_dict
 from nsysoverlap.run.analysis import analyze
 
 from .traces import h200, h200_names
@@ -64,7 +63,7 @@ def _instants(text: str) -> str:
 def test_nothing_but_the_times_move(name: str, shift_ns: int, tmp_path: Path) -> None:
     source = h200(name)
     moved = shifted(source, tmp_path / source.name, shift_ns)
-    before, after = (report_to_dict(analyze(path)) for path in (source, moved))
+    before, after = (analyze(path).to_dict() for path in (source, moved))
     assert list(differences(before, after, shift_ns)) == []
     # Without its events, a trace has no device to measure.
     assert bool(before["devices"]) != (name == "jax_fsdp2_events_lost")

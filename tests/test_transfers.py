@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import RuleSet, Window, analyze, read_trace
+from nsysoverlap.cli.tables import to_csv
 from nsysoverlap.measure import hiders
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.transfers import COLUMNS, transfer_rows
@@ -407,3 +409,11 @@ def test_runs_hold_a_bounded_number_of_pairs(
     rows_of(path)
     assert sum(sizes) == 50, "every other copy has one kernel beside it"
     assert max(sizes) == 10
+
+
+@pytest.mark.parametrize("name", ["=1+2", "+a", "-b", "@c", "=cmd|'/C calc'!A0"])
+def test_no_cell_is_a_formula(name: str) -> None:
+    lines = to_csv({"top_hiding_kernel": [name, "a=b", None], "n": [-1, 2, 3]}).splitlines()
+    assert list(csv.reader(lines)) == [
+        ["top_hiding_kernel", "n"], [f"'{name}", "-1"], ["a=b", "2"], ["", "3"]
+    ]  # fmt: skip

@@ -68,6 +68,8 @@ def test_unroll_lhs_in_full() -> None:
         exposed_ns=193_408_270,
         exposed_under_other_ns=10_116_602,
         blocking_ns=183_271_251,
+        host_blocking_ns=0,
+        unawaited_ns=193_408_270 - 183_271_251,
         copy_ns=477_554_975,
     )
     assert round(found.d2h.exposed_ns / 1e6, 1) == 14.8
@@ -137,5 +139,5 @@ def test_lost_events_are_inconclusive() -> None:
 def test_saving_on_the_device_transfers_nothing_and_is_healthy() -> None:
     found = report("jax_unroll_save")
     assert found.conclusive
-    assert found.total("both") == Overlap(blocking_ns=0)
+    assert found.total("both") == Overlap(blocking_ns=0, host_blocking_ns=0, unawaited_ns=0)
     assert "no-transfers" in {entry.code for entry in found.health}

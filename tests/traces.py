@@ -11,15 +11,21 @@ PUBLIC = Path(__file__).parents[2] / "shared" / "traces" / "public"
 
 
 def h200(name: str) -> Path:
-    """One of our own H200 traces, for example `h200("jax_unroll_lhs")`."""
+    """One of our own H200 traces, for example `h200("jax_unroll_lhs")`, `h200("pytorch/save")`."""
     path = FIXTURES / f"{name}.sqlite"
     assert path.is_file(), f"no fixture {name}"
     return path
 
 
 def h200_names() -> list[str]:
-    """Names of all our own traces."""
+    """Names of our traces of JAX and CUDA programs."""
     return sorted(path.stem for path in FIXTURES.glob("*.sqlite"))
+
+
+def programs() -> list[str]:
+    """Names of our traces of PyTorch and MaxText programs, for example `pytorch/save`."""
+    found = (path for room in ("pytorch", "maxtext") for path in (FIXTURES / room).glob("*.sqlite"))
+    return sorted(f"{path.parent.name}/{path.stem}" for path in found)
 
 
 def public_traces() -> list[object]:

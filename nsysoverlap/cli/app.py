@@ -22,6 +22,7 @@ from .rules import rules
 from .slim import slim
 from .terminal import Plain, drop_stdout
 from .transfers import transfers
+from .whatif import whatif
 
 
 class Commands(Plain, click.Group):
@@ -94,5 +95,8 @@ def main() -> None:
     """
 
 
-for command in (report, gate, compare, transfers, plot, export, record, history, info, rules, slim):
+_COMMANDS = (
+    *(report, gate, compare, whatif, transfers, plot, export, record, history, info, rules, slim),
+)
+for command in _COMMANDS:
     main.add_command(command)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import NsysOverlapError, UsageError
-from ..core.output import check_target
 from .exits import ExitCode, one_line
+from .formats import formats_of, render
 from .gate_options import GateCommand, threshold_options
-from .many import find_all, measure_all, ranks_options, traces_argument
-from .options import (
-    FilePath,
-    build_options,
-    measuring_options,
-    output_option,
-    parse_steps,
-    stepping_options,
-)
-from .terminal import emit, say, stdout_color, stdout_width, to_stdout
+from .given import STEPPING, FilePath, Given, command, format_option
+from .terminal import say
 
 if TYPE_CHECKING:
     from ..judge.evaluate import Reference
@@ -30,18 +23,16 @@ if TYPE_CHECKING:
     from ..judge.verdicts import Verdicts
     from ..result.model import OverlapReport
 
-FORMATS = ("text", "markdown", "json", "junit", "github")
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
-@click.command(
+@command(
+    "Pass or fail a trace by its hidden share, for CI.",
+    "0 all limits are met, 1 one is not, 2 bad usage or unreadable file, 3 inconclusive: the trace "
+    "cannot tell, or one of several cannot be read. docs/gate.md lists the metrics",
+    *("traces", "output", *STEPPING, "accept", "ranks"),
     cls=GateCommand,
-    short_help="Pass or fail a trace by its hidden share, for CI.",
-    epilog="Exit codes: 0 all limits are met, 1 one is not, 2 bad usage or unreadable file, "
-    "3 inconclusive: the trace cannot tell, or one of several cannot be read. docs/gate.md lists "
-    "the metrics.",
 )
-@traces_argument
 @threshold_options
 @click.option(
     "--write-baseline",
@@ -49,30 +40,17 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
     metavar="FILE",
     help="Write what was measured as a baseline, unless the gate does not pass.",
 )
-@click.option(
-    "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
-    help="Output format; github prints annotations and adds a job summary.",
-)  # fmt: skip
-@output_option
-@stepping_options
-@measuring_options
-@ranks_options
+@format_option(
+    *formats_of("gate"),
+    text="Output format; github prints annotations and adds a job summary.",
+)
 def gate(
-    traces: tuple[Path, ...],
+    given: Given,
     fmt: str,
-    output: Path | None,
     write_baseline: Path | None,
     history: Path | None,
     last: int | None,
     label: tuple[str, ...],
-    jobs: int | None,
-    dask: str | None,
-    steps: str,
-    skip_steps: int,
-    step: str | None,
-    window: str | None,
-    config: Path | None,
-    transfer_kernels: str | None,
     **limits: Any,
 ) -> None:
     """Check limits on how much host transfer time is hidden; exit with 1 where one is not met.
@@ -82,27 +60,24 @@ def gate(
     """
     from ..judge.evaluate import judge
 
-    thresholds = _thresholds(config, limits, history)
-    wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, _measuring(config), transfer_kernels, None, wanted)
+    thresholds = _thresholds(given.config, limits, history)
+    measuring = replace(given, config=_measuring(given.config))
+    _ = measuring.options
     _check_asked(thresholds, history, last, label, write_baseline)
-    paths, errors = find_all(traces)
-    inputs = [*paths, *(path for path in (config, history) if path)]
+    paths, output = given.files[0], given.output
     for target in (output, write_baseline):
-        if target is not None and not to_stdout(target):
-            check_target(target, inputs)
+        given.check_target([*paths, *([history] if history else [])], target)
     if output and write_baseline and os.path.realpath(output) == os.path.realpath(write_baseline):
         raise UsageError("--output and --write-baseline name one file.", "Give each its own.")
-    baseline = _baseline(thresholds)
-    report, unreadable = measure_all(paths, options, jobs, dask)
-    reference = baseline
+    reference = _baseline(thresholds)
+    report, errors = measuring.measure()
     if history is not None:
         reference = _history(history, report, paths, label, last)
-    result = judge(report, thresholds, reference, [one_line(e) for e in (*errors, *unreadable)])
+    result = judge(report, thresholds, reference, [one_line(error) for error in errors])
     if not _asks(thresholds, reference):
         _only_baseline(report, result, write_baseline)
         return
-    _show(result, fmt, output)
+    _show(result, fmt, given)
     if write_baseline is not None and result.passed:
         _write(write_baseline, report)
     elif write_baseline is not None:
@@ -208,16 +183,13 @@ def _write(path: Path, report: OverlapReport) -> None:
     say(f"Wrote {path}")
 
 
-def _show(result: Verdicts, fmt: str, output: Path | None) -> None:
-    from ..show.verdict_formats import render_verdicts
-
-    width, color = stdout_width(output), stdout_color(output)
-    emit(render_verdicts(result, fmt, width=width, color=color), output)
+def _show(result: Verdicts, fmt: str, given: Given) -> None:
+    given.show(render(result, fmt, **given.screen))
     summary = os.environ.get(SUMMARY_VARIABLE)
     if fmt == "github" and summary:
         try:
             with open(summary, "a", encoding="utf-8") as file:
-                file.write(render_verdicts(result, "markdown") + "\n")
+                file.write(render(result, "markdown") + "\n")
         except OSError as error:
             raise NsysOverlapError(
                 f"The job summary cannot be written ({error.strerror}).",

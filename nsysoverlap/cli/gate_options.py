@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from .options import Command, FilePath
+from .given import Command, FilePath
 from .terminal import Plain
 
 TRANSFERS = "--require-transfers"

@@ -7,18 +7,10 @@ from pathlib import Path
 import click
 
 from ..core.errors import UsageError
-from ..core.output import check_target
 from .exits import ExitCode, one_line
-from .many import find_all, measure_all, ranks_options, traces_argument
-from .options import (
-    FilePath,
-    build_options,
-    measuring_options,
-    output_option,
-    parse_steps,
-    stepping_options,
-)
-from .terminal import Plain, emit, emit_file, say, stdout_color, stdout_width, to_stdout
+from .formats import formats_of, render
+from .given import STEPPING, FilePath, Given, command, format_option
+from .terminal import emit_file, say, to_stdout
 
 database_option = click.option(
     "--db", type=FilePath(), required=True, metavar="FILE", help="The run history, an SQLite file."
@@ -29,33 +21,16 @@ label_option = click.option(
 )  # fmt: skip
 
 
-@click.command(
-    cls=Plain,
-    short_help="Store the numbers of a run in a history.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot "
-    "tell, and nothing is stored.",
+@command(
+    "Store the numbers of a run in a history.",
+    "0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot tell, and nothing is "
+    "stored",
+    *("traces", *STEPPING, "accept", "ranks"),
 )
-@traces_argument
 @database_option
 @label_option
 @click.option("--replace", is_flag=True, help="Store a run anew that is there already.")
-@stepping_options
-@measuring_options
-@ranks_options
-def record(
-    traces: tuple[Path, ...],
-    db: Path,
-    label: tuple[str, ...],
-    replace: bool,
-    steps: str,
-    skip_steps: int,
-    step: str | None,
-    window: str | None,
-    config: Path | None,
-    transfer_kernels: str | None,
-    jobs: int | None,
-    dask: str | None,
-) -> None:
+def record(given: Given, db: Path, label: tuple[str, ...], replace: bool) -> None:
     """Store what a run measured: totals, devices, steps, operations and findings.
 
     Several traces are the ranks of one run. The same traces are stored once, however often this
@@ -64,13 +39,10 @@ def record(
     from ..judge.history_store import content_hash, parse_labels
     from ..judge.history_store import record as store
 
-    labels = parse_labels(label)
-    wanted = parse_steps(steps, skip_steps, step)
-    options = build_options(window, config, transfer_kernels, None, wanted)
-    paths, errors = find_all(traces)
-    check_target(db, paths)
-    report, unreadable = measure_all(paths, options, jobs, dask)
-    problems = [one_line(error) for error in (*errors, *unreadable)]
+    labels, _, (paths, _) = parse_labels(label), given.options, given.files
+    given.check_target(paths, db)
+    report, errors = given.measure()
+    problems = [one_line(error) for error in errors]
     errors_seen = (entry for entry in report.health if entry.severity == "error")
     problems += [f"{entry.message} {entry.hint}".rstrip() for entry in errors_seen]
     if problems:
@@ -83,11 +55,7 @@ def record(
         say(f"Already there as run {stored.run_id}; --replace stores it anew.")
 
 
-@click.command(
-    cls=Plain,
-    short_help="Show the trend of recorded runs.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
-)
+@command("Show the trend of recorded runs.", "0 done, 2 bad usage or unreadable file", "output")
 @database_option
 @label_option
 @click.option("--search", metavar="WORDS", help="Only runs whose labels hold these words.")
@@ -100,43 +68,27 @@ def record(
     metavar="FILE",
     help="Draw the trend into FILE, such as trend.png or trend.svg.",
 )
-@click.option(
-    "--format", "fmt", type=click.Choice(("text", "markdown", "json")), default="text",
-    show_default=True, help="Output format.",
-)  # fmt: skip
-@output_option
+@format_option(*formats_of("history"))
 def history(
+    given: Given,
     db: Path,
     label: tuple[str, ...],
     search: str | None,
     last: int | None,
     plot: Path | None,
     fmt: str,
-    output: Path | None,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
-    from ..judge.history_store import parse_labels, read_runs
-    from ..show.interface import Layout
-    from ..show.json import as_json
-    from ..show.markdown import blocks_as_markdown
-    from ..show.say_history import history_blocks, runs_to_dict
-    from ..show.text import blocks_as_text
+    from ..judge.history_store import Trend, parse_labels, read_runs
 
-    for target in (output, plot):
-        if target is not None and not to_stdout(target):
-            check_target(target, [db])
-    if plot is not None and to_stdout(plot):
-        raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
+    given.check_target([db])
+    if plot is not None:
+        given.check_target([db], plot)
+        if to_stdout(plot):
+            raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
-    if fmt == "json":
-        text = as_json(runs_to_dict(runs))
-    elif fmt == "markdown":
-        text = blocks_as_markdown(history_blocks(runs, db.name))
-    else:
-        layout = Layout(stdout_width(output), stdout_color(output))
-        text = blocks_as_text(history_blocks(runs, db.name), layout)
-    emit(text, output)
+    given.show(render(Trend(db.name, tuple(runs)), fmt, **given.screen))
     if plot is not None:
         from ..draw.plot_history import draw_history
 

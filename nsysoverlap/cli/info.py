@@ -3,85 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from .._version import __version__
-from .options import single_trace, trace_argument
+from .given import Given, command, format_option
 from .screen import key_values, render_blocks
-from .terminal import Plain, emit, progress
+from .terminal import emit, progress
 
 if TYPE_CHECKING:
     from ..result.model import OverlapReport
     from ..show.blocks import Block
     from ..trace.model import Device, Trace
 
-FORMAT = "nsysoverlap.info"
-FORMAT_VERSION = 1
 
-
-@click.command(
-    cls=Plain,
-    short_help="What a trace holds: versions, GPUs, row counts, settings, health.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+@command(
+    "What a trace holds: versions, GPUs, row counts, settings, health.",
+    "0 done, 2 bad usage or unreadable file",
+    "trace",
 )
-@trace_argument
-@click.option(
-    "--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True,
-    help="Output format.",
-)  # fmt: skip
-def info(trace: Path, fmt: str) -> None:
+@format_option("text", "json")
+def info(given: Given, fmt: str) -> None:
     """Show what a trace holds and what to know before trusting its numbers.
 
-    Of the environment only variables that matter here are shown (XLA_FLAGS, JAX_*, NCCL_* and
-    the like), and no paths, users or hosts.
+    Of the environment only variables that matter here are shown (XLA_FLAGS and some of JAX, NCCL
+    and CUDA), and no paths, users or hosts.
     """
-    from ..run.analysis import Options, analyze_trace
+    from ..run.analysis import analyze_trace
     from ..run.many import open_trace
+    from ..show.documents import info_file
     from ..show.json import as_json
     from ..trace.load import table_counts
     from ..trace.nsys_export import REPORT_SUFFIXES, export_report
 
-    path = single_trace(trace)
-    options = Options()
+    options, path = given.options, given.path
     with progress(f"Reading {path.name}"):
         loaded = open_trace(path, options)
         report = analyze_trace(loaded, options)
         is_report = path.suffix.lower() in REPORT_SUFFIXES
         counts = table_counts(export_report(path) if is_report else path)
     if fmt == "json":
-        emit(as_json(_as_dict(loaded, report, counts)), None)
+        emit(as_json(info_file(loaded, report, counts)), None)
     else:
         emit(render_blocks(_blocks(loaded, report, counts)), None)
-
-
-def _as_dict(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> dict[str, Any]:
-    extent = trace.extent_ns
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "path": trace.info.file_name,
-        "nsys_version": trace.info.product_version,
-        "schema_version": trace.info.schema_version,
-        "extent_ns": None if extent is None else list(extent),
-        "gpus": [{"id": gpu.id, "name": gpu.name, "uuid": gpu.uuid} for gpu in trace.info.gpus],
-        "devices": [
-            {
-                "device_id": device.device_id,
-                "gpu_id": device.gpu.id,
-                "pids": list(_pids(device)),
-                "proven": device.proven,
-            }
-            for device in trace.devices
-        ],
-        "tables": dict(counts),
-        "capture": dict(trace.info.capture),
-        "health": [asdict(entry) for entry in report.health],
-    }
 
 
 def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> list[Block]:
@@ -92,6 +54,7 @@ def _blocks(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> l
     blocks: list[Block] = [
         key_values("Trace", _trace_facts(trace)),
         *health_section(report),
+        key_values("Program", _program_facts(report)),
         key_values(
             "GPUs", [(_name(gpu.id), f"{gpu.name}  {gpu.uuid or ''}") for gpu in trace.info.gpus]
         ),
@@ -115,6 +78,14 @@ def _trace_facts(trace: Trace) -> list[tuple[str, str]]:
         span = f"{format_span(end - start)} (from {start} to {end} ns)"
         facts.append(("GPU activity", span))
     return facts
+
+
+def _program_facts(report: OverlapReport) -> list[tuple[str, str]]:
+    """The framework and the libraries, each with what proves it."""
+    (trace,) = report.traces
+    programs = [] if trace.framework is None else [("framework", trace.framework)]
+    programs += [("with", component) for component in trace.components]
+    return [(kind, f"{program.name} ({program.evidence})") for kind, program in programs]
 
 
 def _device_facts(device: Device) -> tuple[str, str]:

@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .._version import __version__
-from .options import FilePath, build_options, config_option, single_trace
+from .given import FilePath, Given, command, format_option
 from .screen import key_values, render_blocks
-from .terminal import Plain, emit, progress
+from .terminal import emit, progress
 
 if TYPE_CHECKING:
     from ..roles.rules import CopyRule, Explanation, Rule, RuleSet, TopName
-    from ..run.analysis import Options
     from ..show.blocks import Block
 
-FORMAT = "nsysoverlap.rules"
-FORMAT_VERSION = 1
 
-
-@click.command(
-    cls=Plain,
-    short_help="How kernels and copies are classified, and why.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+@command(
+    "How kernels and copies are classified, and why.",
+    "0 done, 2 bad usage or unreadable file",
+    "config",
 )
 @click.argument("trace", type=FilePath(), required=False)
 @click.option("--explain", metavar="NAME", help="Say which rule takes this kernel name, and why.")
-@config_option
-@click.option(
-    "--format", "fmt", type=click.Choice(("text", "json")), default="text", show_default=True,
-    help="Output format.",
-)  # fmt: skip
-def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str) -> None:
+@format_option("text", "json")
+def rules(given: Given, trace: Path | None, explain: str | None, fmt: str) -> None:
     """List the rules that decide what each kernel and copy counts as; the first match wins.
 
     With a TRACE, show the most expensive kernel names of each category instead. Own rules go
     into a file for --config and come before all others.
     """
+    from ..show.documents import rules_file
     from ..show.json import as_json
 
-    options = build_options(config=config)
+    options = given.options
     explanation = None if explain is None else options.rules.explain(explain)
-    names = None if trace is None else _top_names(trace, options)
+    names = None if trace is None else _top_names(replace(given, traces=(trace,)))
     if fmt == "json":
-        emit(as_json(_as_dict(options.rules, explanation, names)), None)
+        emit(as_json(rules_file(options.rules, explanation, names)), None)
         return
     blocks: list[Block] = []
     if explanation is not None:
@@ -55,56 +48,13 @@ def rules(trace: Path | None, explain: str | None, config: Path | None, fmt: str
     emit(render_blocks(blocks or _rule_blocks(options.rules)), None)
 
 
-def _top_names(trace: Path, options: Options) -> list[TopName]:
+def _top_names(given: Given) -> list[TopName]:
     from ..roles.rules import classify, top_names
     from ..run.many import open_trace
 
-    path = single_trace(trace)
+    options, path = given.options, given.path
     with progress(f"Reading {path.name}"):
         return top_names(classify(open_trace(path, options), options.rules))
-
-
-def _as_dict(
-    rules: RuleSet, explanation: Explanation | None, names: list[TopName] | None
-) -> dict[str, Any]:
-    from ..roles.rule_table import COPY_RULES
-
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "kernel_rules": [
-            {
-                "name": rule.name,
-                "category": rule.category,
-                "role": _role(rule),
-                "pattern": rule.pattern,
-                "examples": list(rule.examples),
-                "why": rule.why,
-                "needs_proof": rule.needs_proof,
-            }
-            for rule in rules.rules
-        ],
-        "copy_rules": [
-            {
-                "name": rule.name,
-                "role": _role(rule),
-                "copy_kinds": list(rule.copy_kinds),
-                "why": rule.why,
-            }
-            for rule in COPY_RULES
-        ],
-        "explanation": explanation
-        and {
-            "name": explanation.name,
-            "rule": explanation.rule.name,
-            "role": _role(explanation.rule),
-            "why": explanation.why,
-        },
-        "names": None
-        if names is None
-        else [{**row._asdict(), "role": row.role.name.lower()} for row in names],
-    }
 
 
 def _rule_blocks(rules: RuleSet) -> list[Block]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.errors import UsageError
-from .options import FilePath, build_options, parse_steps, single_trace
+from .given import FilePath, Given, command, format_option
 from .screen import render_blocks
-from .terminal import Plain, emit, progress, say
+from .terminal import emit, progress, say
 
 if TYPE_CHECKING:
+    from ..core.json_model import Document
     from ..run.analysis import Options
     from ..show.blocks import Block
     from ..slim import Sensitive, Slimmed
@@ -26,10 +27,9 @@ _SAME_EVERYWHERE = "ENUM_"
 """Tables that say the same in every export begin with it."""
 
 
-@click.command(
-    cls=Plain,
-    short_help="Copy a trace without what could identify anyone, to share it.",
-    epilog="Exit codes: 0 done, 2 bad usage, unreadable file, or OUT exists.",
+@command(
+    "Copy a trace without what could identify anyone, to share it.",
+    "0 done, 2 bad usage, unreadable file, or OUT exists",
 )
 @click.argument("trace", type=FilePath(), metavar="IN")
 @click.argument("out", type=FilePath(), metavar="[OUT]", required=False)
@@ -56,9 +56,8 @@ _SAME_EVERYWHERE = "ENUM_"
     is_flag=True,
     help="Write nothing; list what in IN could identify someone.",
 )
-def slim(
-    trace: Path, out: Path | None, window: str | None, step: str | None, steps: str, check: bool
-) -> None:
+@format_option("text", "json")
+def slim(given: Given, trace: Path, out: Path | None, check: bool, fmt: str) -> None:
     """Write a small copy of a trace that is safe to attach to an issue.
 
     OUT holds the columns that reports are made from and nothing else: no environment but XLA_FLAGS
@@ -66,27 +65,34 @@ def slim(
     Before OUT gets its name its report is made and compared with that of IN. An OUT that exists is
     never overwritten.
     """
-    from ..slim import find_sensitive, slim_trace
+    from ..show.documents import slim_file
+    from ..slim import find_sensitive, names_in, slim_trace
 
-    if check and (out is not None or window is not None or step is not None):
+    if check and (out is not None or given.window is not None or given.step is not None):
         raise UsageError("--check writes nothing.", "Give it IN alone.")
-    source = _export_of(single_trace(trace))
+    source = _export_of(replace(given, traces=(trace,)).path)
     if check:
         with progress(f"Reading {source.name}"):
-            found = find_sensitive(source)
-        emit(render_blocks(_sensitive_blocks(source.name, found)), None)
+            found = find_sensitive(source, names_in(source))
+        _show(fmt, slim_file(source.name, None, found), _sensitive_blocks(source.name, found))
         return
     if out is None:
         raise UsageError("OUT is missing.", "Name the file to write, or give --check.")
-    options = build_options(window)
+    options = replace(given, steps="auto", step=None).options
     without: Spans = ()
     with progress(f"Copying {source.name}"):
-        if step is not None:
-            options, without = _only_steps(source, steps, step, options)
+        if given.step is not None:
+            options, without = _only_steps(source, given, options)
         result = slim_trace(source, out, options, without=without)
-        remaining = find_sensitive(out)
-    emit(render_blocks(_blocks(out.name, result, remaining)), None)
+        remaining = find_sensitive(out, names_in(source))
+    _show(fmt, slim_file(out.name, result, remaining), _blocks(out.name, result, remaining))
     say(f"Wrote {out}")
+
+
+def _show(fmt: str, document: Document, blocks: Sequence[Block]) -> None:
+    from ..show.json import as_json
+
+    emit(as_json(document) if fmt == "json" else render_blocks(blocks), None)
 
 
 def _export_of(path: Path) -> Path:
@@ -95,7 +101,7 @@ def _export_of(path: Path) -> Path:
     return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
 
 
-def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[Options, Spans]:
+def _only_steps(source: Path, given: Given, options: Options) -> tuple[Options, Spans]:
     """Options with the window from the first to the last instant of the steps on any device, and
     the times of the ranges that mark other steps.
     """
@@ -105,9 +111,9 @@ def _only_steps(source: Path, steps: str, step: str, options: Options) -> tuple[
 
     if not options.whole:
         raise UsageError("--window and --step exclude each other.", "Give one of them.")
-    if steps == "none":
+    if given.steps == "none":
         raise UsageError("--step needs steps.", "Leave out --steps none.")
-    wanted = replace(options, steps=parse_steps(steps, 0, step))
+    wanted = replace(options, steps=given.step_spec)
     trace = read_trace(source)
     plan = trace_cases(trace, wanted).plan
     low, high = min(w.start_ns for w in plan.windows), max(w.end_ns for w in plan.windows)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import UsageError
 from ..core.formatting import clean_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ..core.json_model import keys_of, plain_type
 
 Columns = Mapping[str, Sequence[Any]]
 
-TEXT_COLUMNS = frozenset({"direction", "src_kind", "dst_kind", "top_hiding_kernel"})
-FLOAT_COLUMNS = frozenset({"gb_per_s"})
-BOOL_COLUMNS = frozenset({"by_kernel"})
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(columns: Columns) -> str:
@@ -40,7 +36,9 @@ def _cell(value: object) -> str | int:
             return value
         case float():
             return f"{value:.3f}"
-    return clean_text(str(value))
+    text = clean_text(str(value))
+    # A spreadsheet would take it for a formula.
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def require_pyarrow() -> None:
@@ -55,21 +53,14 @@ def require_pyarrow() -> None:
 
 
 def to_parquet(columns: Columns) -> bytes:
-    """A Parquet file: 64-bit integers, text, doubles and booleans, null for None."""
+    """A Parquet file of transfers: 64-bit integers, text, doubles and booleans, null for None."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema([(name, _arrow_type(name)) for name in columns])
+    from ..run.transfers import TransferRow
+
+    types = {str: pa.string(), float: pa.float64(), bool: pa.bool_(), int: pa.int64()}
+    schema = pa.schema([(key.name, types[plain_type(key.hint)]) for key in keys_of(TransferRow)])
     buffer = BytesIO()
     pq.write_table(pa.table(dict(columns), schema=schema), buffer)
     return buffer.getvalue()
-
-
-def _arrow_type(name: str) -> pa.DataType:
-    import pyarrow as pa
-
-    if name in TEXT_COLUMNS:
-        return pa.string()
-    if name in FLOAT_COLUMNS:
-        return pa.float64()
-    return pa.bool_() if name in BOOL_COLUMNS else pa.int64()

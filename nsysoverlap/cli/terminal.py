@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from ..core.errors import NsysOverlapError
+from ..core.errors import NsysOverlapError, UsageError
 from ..core.formatting import clean_text
 from ..core.output import write_atomically
 
@@ -69,12 +70,31 @@ def say(message: str) -> None:
 
 
 class Plain(click.Command):
-    """A command whose help, too, is a result: no room for it is an error, a closed pipe is not."""
+    """A command whose help, too, is a result: no room for it is an error, a closed pipe is not.
+
+    An option that holds one value may be given once: click would take the last one in silence.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's. Raises `UsageError` for an option given twice."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for option, n in Counter(order).items():
+                if n > 1 and isinstance(option, click.Option) and _holds_one_value(option):
+                    raise UsageError(
+                        f"{max(option.opts, key=len)} is given {n} times.",
+                        "It holds one value: give it once.",
+                    )
+        return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the arguments; `--help` and `--version` print and end here."""
         with _writing_stdout():
             return super().make_context(*args, **extra)
+
+
+def _holds_one_value(option: click.Option) -> bool:
+    return not (option.multiple or option.count or option.is_flag)
 
 
 def _print(text: str) -> None:

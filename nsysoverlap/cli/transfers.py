@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ..core.errors import UsageError
-from ..core.output import check_target
-from .options import build_options, measuring_options, output_option, single_trace, trace_argument
+from .given import MEASURING, Given, command
 from .tables import require_pyarrow, to_csv, to_parquet
-from .terminal import Plain, emit, emit_file, progress, say, to_stdout
+from .terminal import emit_file, progress, say, to_stdout
 
 
-@click.command(
-    cls=Plain,
-    short_help="List every transfer: time, bytes, rate, what hid it.",
-    epilog="Exit codes: 0 done, 2 bad usage or unreadable file.",
+@command(
+    "List every transfer: time, bytes, rate, what hid it.",
+    "0 done, 2 bad usage or unreadable file",
+    *("trace", "output", *MEASURING),
 )
-@trace_argument
 @click.option(
-    "--format", "fmt", type=click.Choice(("csv", "parquet")),
+    "--format", "fmt", type=click.Choice(("csv", "json", "parquet")),
     help="Output format; parquet needs pyarrow and --output.  [default: parquet for *.parquet, "
     "else csv]",
 )  # fmt: skip
-@output_option
-@measuring_options
-def transfers(
-    trace: Path,
-    fmt: str | None,
-    output: Path | None,
-    window: str | None,
-    config: Path | None,
-    transfer_kernels: str | None,
-) -> None:
+def transfers(given: Given, fmt: str | None) -> None:
     """Write one row for each host transfer of a trace, in order of start.
 
     Times and bytes are those of the whole transfer; *_ns columns are nanoseconds, gb_per_s is
@@ -41,30 +28,28 @@ def transfers(
     the report: copies outside its steps are listed too, and copies at the same time count each.
     """
     from ..run.many import open_trace
-    from ..run.transfers import transfer_rows
+    from ..run.transfers import TransferRow, transfer_rows
+    from ..show.documents import TransfersFile
+    from ..show.json import as_json
 
-    options = build_options(window, config, transfer_kernels)
-    path = single_trace(trace)
+    options, path, output = given.options, given.path, given.output
     if fmt is None:
         fmt = "parquet" if output is not None and output.suffix == ".parquet" else "csv"
     if fmt == "parquet":
-        _check_parquet(output)
-    if output is not None and not to_stdout(output):
-        check_target(output, [path, *([config] if config else [])])
+        if to_stdout(output):
+            raise UsageError("Parquet is not written to stdout.", "Give a file with --output FILE.")
+        require_pyarrow()
+    given.check_target([path])
     with progress(f"Reading {path.name}"):
         columns = transfer_rows(open_trace(path, options), options)
     if fmt == "parquet" and output is not None:
         emit_file(to_parquet(columns), output)
+    elif fmt == "json":
+        given.show(as_json(TransfersFile(tuple(map(TransferRow, *columns.values())))))
     else:
-        emit(to_csv(columns), output)
+        given.show(to_csv(columns))
     if not columns["start_ns"]:
         say(
-            f"Note: {path.name} has no host transfers{' in this window' if window else ''}; "
+            f"Note: {path.name} has no host transfers{' in this window' if given.window else ''}; "
             "`nsysoverlap info` shows what was recorded."
         )
-
-
-def _check_parquet(output: Path | None) -> None:
-    if to_stdout(output):
-        raise UsageError("Parquet is not written to stdout.", "Give a file with --output FILE.")
-    require_pyarrow()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from fractions import Fraction
 
 NONE = "–"
 
@@ -51,6 +52,22 @@ def format_bytes(count: int) -> str:
         if value < _KIB:
             return f"{value:.1f} {unit}"
     return f"{count / _KIB**3:.2f} GiB"
+
+
+def format_share(value: float | Fraction | None, digits: int = 1) -> str:
+    """A share as text in percent; a dash for None.
+
+    Never rounds to 0 or 100 unless the share is exactly that: 0.99999 is `>99.9 %`.
+    """
+    if value is None:
+        return NONE
+    step = 10.0**-digits
+    percent = round(float(value * 100), digits)
+    if value > 0 and percent <= 0:
+        return f"<{step:.{digits}f} %"
+    if value < 1 and percent >= 100:
+        return f">{100 - step:.{digits}f} %"
+    return f"{percent:.{digits}f} %"
 
 
 def format_rate(gb_per_s: float | None) -> str:

@@ -55,9 +55,23 @@ def interrupts_raised() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+_last: list[int] = []
+"""The number of the signal that raised last."""
+
+
 def _raise(number: int, _: FrameType | None) -> None:
     if interrupt_behind(sys.exception()) is None:
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+        _last[:] = [number]
+        raise _as_error(number)
+
+
+def _as_error(number: int) -> KeyboardInterrupt:
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+def swallowed() -> KeyboardInterrupt:
+    """What a signal raised inside a callback, where a library made something else of it."""
+    return _as_error(_last[-1] if _last else signal.SIGINT)
 
 
 def interrupt_behind(error: BaseException | None) -> int | None:

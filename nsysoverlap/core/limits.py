@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from .errors import UsageError
-from .formatting import NONE, format_bytes, format_ns
+from .formatting import NONE, format_bytes, format_ns, format_rate, format_share
 
 
 class Unit(StrEnum):
@@ -22,6 +23,10 @@ class Unit(StrEnum):
     BYTES = "bytes"
     COUNT = "count"
     RATE = "GB/s"
+    NAME = "name"
+    """Text; no metric has it."""
+    ID = "number"
+    """A number that names something."""
 
 
 # Python refuses to read thousands of digits, and no limit has more than these.
@@ -118,15 +123,25 @@ def format_value(value: Fraction | None, unit: Unit, digits: int | None = None) 
         return format_bytes(round(value))
     scale, word, usual = _PRINTED[unit]
     places = usual if digits is None else digits
-    number = float(value / scale)
-    text = f"{number:.{places}f}"
     if unit is Unit.SHARE:
-        step = 10.0**-places
-        if value > 0 and float(text) <= 0:
-            return f"<{step:.{places}f} %"
-        if value < 1 and float(text) >= 100:
-            return f">{100 - step:.{places}f} %"
-    return f"{text} {word}".rstrip()
+        return format_share(value, places)
+    number = float(value / scale)
+    return f"{number:.{places}f} {word}".rstrip()
+
+
+def format_cell(value: Any, unit: Unit) -> str:
+    """A value in a table, whose heading says the unit of a rate; a dash for None."""
+    if value is None:
+        return NONE
+    if unit is Unit.TIME:
+        return format_ns(round(value))
+    if unit is Unit.BYTES:
+        return format_bytes(round(value))
+    if unit is Unit.SHARE:
+        return format_share(value)
+    if unit is Unit.RATE:
+        return format_rate(float(value))
+    return f"{value:,}" if unit is Unit.COUNT else str(value)
 
 
 _PRINTED: dict[Unit, tuple[Fraction, str, int]] = {

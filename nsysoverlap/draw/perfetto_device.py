@@ -23,7 +23,7 @@ FIRST_STREAM_PLACE = 10
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _StreamRows:
     """All activities of one stream by start; `table` is the place in `Trace.tables`."""
 
     stream: int
@@ -66,7 +66,7 @@ def stream_events(
     trace = case.classified.trace
     where = {name: np.zeros(len(table), np.int64) for name, table in trace.tables.items()}
     labels = transfer_labels(case)
-    texts = _Texts(case, labels)
+    texts = _SliceTexts(case, labels)
     for rows in _by_stream(case):
         stream = trace.streams[rows.stream]
         lane = disjoint(rows.start_ns, rows.end_ns)
@@ -86,7 +86,7 @@ def stream_events(
     yield from _arrows(case, where, pid, calls, first_flow)
 
 
-def _by_stream(case: DeviceCase) -> Iterator[_Rows]:
+def _by_stream(case: DeviceCase) -> Iterator[_StreamRows]:
     trace = case.classified.trace
     parts: list[tuple[Int64Array, ...]] = []
     for i, table in enumerate(trace.tables.values()):
@@ -99,10 +99,10 @@ def _by_stream(case: DeviceCase) -> Iterator[_Rows]:
     order = np.lexsort((end, start, stream))
     borders = np.flatnonzero(np.diff(stream[order])) + 1
     for mine in np.split(order, borders):
-        yield _Rows(int(stream[mine[0]]), table_of[mine], row[mine], start[mine], end[mine])
+        yield _StreamRows(int(stream[mine[0]]), table_of[mine], row[mine], start[mine], end[mine])
 
 
-class _Texts:
+class _SliceTexts:
     """Name, category and arguments of each activity as JSON."""
 
     def __init__(self, case: DeviceCase, labels: TransferLabels) -> None:

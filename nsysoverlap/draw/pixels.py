@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +48,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Columns:
+class PixelColumns:
     """A stretch of time cut into `COLUMNS` columns of `width_ns` each."""
 
     start_ns: int
@@ -129,6 +131,21 @@ def distinct(x: np.ndarray, y: np.ndarray, columns: int = 1000) -> BoolArray:
     kept = np.zeros(len(x), np.bool_)
     kept[np.unique(cell, return_index=True)[1]] = True
     return kept
+
+
+T = TypeVar("T")
+
+
+def longest_of_each(
+    steps: Sequence[T], at_most: int, length: Callable[[T], float]
+) -> tuple[list[T], str]:
+    """No more steps than can be drawn, and the rule in words, '' where each is drawn.
+
+    Of several in a row the longest stands for all, so that no slow step is lost.
+    """
+    n = every(len(steps), at_most)
+    shown = [max(steps[i : i + n], key=length) for i in range(0, len(steps), n)]
+    return shown, f"each bar is the longest of {n} in a row" if n > 1 else ""
 
 
 def every(count: int, at_most: int) -> int:

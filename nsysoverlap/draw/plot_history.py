@@ -8,6 +8,7 @@ from io import BytesIO
 from ..core.errors import UsageError
 from ..core.palette import COLORS
 from ..judge.history_store import Run
+from ..result.metrics import STEP_MEDIAN
 
 FORMATS = ("png", "svg", "pdf")
 _LINES = {"h2d": ("H2D", "o"), "d2h": ("D2H", "s")}
@@ -39,8 +40,8 @@ def draw_history(runs: Sequence[Run], fmt: str) -> bytes:
     exposed = [_exposed_ns(run) for run in runs]
     times.plot(at, [ns / 1e6 for ns in exposed], color=COLORS["exposed"], marker="d")
     times.set_ylim(bottom=0)
-    stepped = all(run.values["exposed_per_step_ns"] is not None for run in runs if _moved(run))
-    times.set_ylabel("exposed a step (ms)" if stepped else "exposed (ms)")
+    stepped = all(run.values["exposed_step_median_ns"] is not None for run in runs if _moved(run))
+    times.set_ylabel(f"exposed, {STEP_MEDIAN} (ms)" if stepped else "exposed (ms)")
     named = range(0, len(runs), 1 + len(runs) // _N_NAMED)
     times.set_xticks(list(named), [str(runs[i].run_id) for i in named])
     times.set_xlabel("run")
@@ -55,5 +56,5 @@ def _moved(run: Run) -> bool:
 
 def _exposed_ns(run: Run) -> float:
     """Of the median step where there are steps, else of the worst device; nan where unknown."""
-    values = (run.values["exposed_per_step_ns"], run.values["worst_device_exposed_ns"])
+    values = (run.values["exposed_step_median_ns"], run.values["worst_device_exposed_ns"])
     return next((float(value) for value in values if value is not None), float("nan"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core.formatting import format_ns, format_rate, short_kernel
 from ..core.palette import COLORS, PALE_EXPOSED
+from ..result.metrics import STEP_MEAN
 from ..result.model import OperationReport, OverlapReport
 from ..result.numbers import format_share, share
 from .plot_steps import details_of
@@ -59,7 +60,7 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     say(
         ax,
         _finding(report, exposing),
-        details_of(report, "sum over"),
+        details_of(report, "mean of" if _per_step(exposing) else "sum over"),
         LEGEND_LIFT if exposing else 0,
     )
     if not exposing:
@@ -84,7 +85,7 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     for row, operation in zip(at, shown, strict=True):
         ax.text(1.01, row, _note(operation), transform=ax.get_yaxis_transform(), va="center",
                 fontsize=8.5, color=SOFT_INK)  # fmt: skip
-    unit = "exposed a step (ms)" if _per_step(shown) else "exposed (ms)"
+    unit = f"exposed, {STEP_MEAN} (ms)" if _per_step(shown) else "exposed (ms)"
     remark = f"{unit}\n{len(others)} more expose {_total(others)}" if others else unit
     ax.set_xlabel(remark, loc="left", fontsize=9.5)
     handles = [bars for bars in ax.containers if any(bar.get_width() for bar in bars)]
@@ -141,6 +142,6 @@ def _note(operation: OperationReport) -> str:
 def _finding(report: OverlapReport, exposing: Sequence[OperationReport]) -> str:
     if not exposing:
         return "No exposed operation" if report.total("both").n else "No host transfers"
-    unit = " a step" if _per_step(exposing) else ""
+    unit = f" in the {STEP_MEAN}" if _per_step(exposing) else ""
     all_of_it = f" of {_total(exposing)}" if len(exposing) > 1 else ""
     return f"{_name(exposing[0])} exposes most: {format_ns(_ns(exposing[0]))}{all_of_it}{unit}"

@@ -11,9 +11,10 @@ import numpy as np
 from ..core.formatting import number_of
 from ..core.palette import COLORS
 from ..result.device_names import device_names
+from ..result.metrics import STEP_MEAN
 from ..result.model import OverlapReport
-from ..result.numbers import Overlap, TimeBudget
-from .pixels import every
+from ..result.numbers import BUDGET_ROLES, Overlap, TimeBudget
+from .pixels import every, longest_of_each
 from .plot_titles import exposed_finding
 from .style import (
     GRID,
@@ -37,7 +38,6 @@ STEPS_SIZE = (WIDTH, 4.6)
 MAX_BARS = 250
 MAX_MARKED = 60
 """Up to here bars stand apart and points have markers."""
-PARTS = ("compute", "comm", "transfer", "other", "opaque", "idle")
 STRIP = 0.27
 """Share of the height for the hidden shares, above the bars."""
 
@@ -86,8 +86,7 @@ def draw_steps(ax: Axes, report: OverlapReport) -> None:
         say(ax, "No GPU activity", details_of(report, "mean of"))
         say_nothing_to_draw(ax, "Nothing was recorded on any GPU.")
         return
-    nth = every(len(bars), MAX_BARS)
-    shown = [_longest(bars[i : i + nth]) for i in range(0, len(bars), nth)]
+    shown, rule = longest_of_each(bars, MAX_BARS, lambda bar: bar.total_ms)
     _draw_budgets(ax, shown)
     top = max(bar.total_ms for bar in shown) or 1.0
     ax.set_ylim(0, top / (1 - STRIP) * 1.04)
@@ -95,8 +94,8 @@ def draw_steps(ax: Axes, report: OverlapReport) -> None:
     ax.spines["left"].set_bounds(0, top)
     ax.set_ylabel("time budget (ms)", y=(1 - STRIP) / 2)
     _draw_shares(ax, shown)
-    _label_steps(ax, shown, nth, stepped=any(device.steps for device in report.devices))
-    used = [part for part in PARTS if any(bar.ms(part) for bar in bars)]
+    _label_steps(ax, shown, rule, stepped=any(device.steps for device in report.devices))
+    used = [part for part in BUDGET_ROLES if any(bar.ms(part) for bar in bars)]
     parts = ["exposed" if part == "transfer" else part for part in used]
     names = ["transfer (exposed)" if part == "exposed" else part for part in parts]
     legend_below(ax, [patch(part) for part in parts], names)
@@ -128,15 +127,11 @@ def _sum(bars: Sequence[Bar]) -> Bar:
     )
 
 
-def _longest(bars: Sequence[Bar]) -> Bar:
-    return max(bars, key=lambda bar: bar.total_ms)
-
-
 def _draw_budgets(ax: Axes, bars: Sequence[Bar]) -> None:
     few = len(bars) <= MAX_MARKED
     at = np.arange(len(bars))
     base = np.zeros(len(bars))
-    for part in PARTS:
+    for part in BUDGET_ROLES:
         height = np.array([bar.ms(part) for bar in bars])
         if not height.any():
             continue
@@ -182,15 +177,14 @@ def _draw_shares(ax: Axes, bars: Sequence[Bar]) -> None:
         )
 
 
-def _label_steps(ax: Axes, bars: Sequence[Bar], nth: int, *, stepped: bool) -> None:
+def _label_steps(ax: Axes, bars: Sequence[Bar], rule: str, *, stepped: bool) -> None:
     if not stepped:
         ax.set_xticks([0], ["whole window"])
         return
     stride = every(len(bars), 24)
     ticks = range(0, len(bars), stride)
     ax.set_xticks(list(ticks), [str(bars[i].index) for i in ticks])
-    text = "step" if nth == 1 else f"step; each bar is the longest of {nth} in a row"
-    ax.set_xlabel(text, loc="left", fontsize=9.5)
+    ax.set_xlabel(f"step; {rule}" if rule else "step", loc="left", fontsize=9.5)
 
 
 def _finding(report: OverlapReport, bars: Sequence[Bar]) -> str:
@@ -200,7 +194,7 @@ def _finding(report: OverlapReport, bars: Sequence[Bar]) -> str:
         report.total("h2d"),
         report.total("d2h"),
         n,
-        " a step" if stepped else "",
+        f" in the {STEP_MEAN}" if stepped else "",
         report.time_budget.opaque_ns,
         report.total("unified_h2d").bytes + report.total("unified_d2h").bytes,
     )

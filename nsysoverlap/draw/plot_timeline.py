@@ -15,9 +15,9 @@ from ..core.window import Window
 from ..roles.rules import RuleSet
 from ..steps.projection import StepWindow
 from ..trace.model import Trace
-from .pixels import COLUMNS, Bars, Columns, every
+from .pixels import COLUMNS, Bars, PixelColumns, every
 from .plot_cases import format_ms, options_for, subject
-from .scene import Curve, DeviceScene, Lane, Scene, curve_note, lane_label, timeline_scene
+from .scene import Curve, DeviceScene, DrawnLane, Scene, curve_note, lane_label, timeline_scene
 from .style import (
     HATCHES,
     INK,
@@ -89,7 +89,7 @@ def _rows(scene: Scene) -> float:
 
 def draw_timeline(ax: Axes, scene: Scene) -> None:
     """Draw a scene into axes."""
-    columns = Columns(scene.start_ns, scene.end_ns)
+    columns = PixelColumns(scene.start_ns, scene.end_ns)
     scale = _Scale(scene)
     ticks: list[tuple[float, str]] = []
     top = 0.0
@@ -144,7 +144,7 @@ class _Scale:
         return result
 
 
-def _draw_lane(ax: Axes, scale: _Scale, columns: Columns, lane: Lane, top: float) -> None:
+def _draw_lane(ax: Axes, scale: _Scale, columns: PixelColumns, lane: DrawnLane, top: float) -> None:
     """Dense bars stand on the floor of the lane by their share; exposed ones hang from above."""
     middle = top + 0.5
     busy = columns.bars(lane.busy)
@@ -195,7 +195,7 @@ def _note(ax: Axes, top: float, text: str) -> None:
     ax.text(1.008, top + 0.5, text, transform=ax.get_yaxis_transform(), va="center", fontsize=9)
 
 
-def _draw_curve(ax: Axes, scale: _Scale, columns: Columns, curve: Curve, top: float) -> None:
+def _draw_curve(ax: Axes, scale: _Scale, columns: PixelColumns, curve: Curve, top: float) -> None:
     at, level = columns.thin(curve.at_ns, curve.n_bytes)
     x = np.append(scale.all_ms(at), scale.ms(columns.end_ns))
     height = np.append(level, level[-1]) / curve.peak * TALL
@@ -232,7 +232,7 @@ def _in_sight(scene: Scene, device: DeviceScene) -> list[StepWindow]:
     return [s for s in device.steps if s.end_ns > scene.start_ns and s.start_ns < scene.end_ns]
 
 
-def _remarks(scene: Scene, columns: Columns) -> list[str]:
+def _remarks(scene: Scene, columns: PixelColumns) -> list[str]:
     """What is not drawn one to one."""
     remarks = []
     lanes = [lane for device in scene.devices for lane in device.lanes]

@@ -9,10 +9,11 @@ from ..result.numbers import Overlap
 def exposed_finding(
     h2d: Overlap, d2h: Overlap, n: int, unit: str, opaque_ns: int = 0, migrated: int = 0
 ) -> str:
-    """What was exposed: `H2D exposed 44.6 ms a step, D2H 3.7 ms`.
+    """What was exposed: `H2D exposed 44.6 ms in the mean step, D2H 3.7 ms`.
 
-    Times are divided by `n`; `unit` says of what they then are, such as ` a step`. `opaque_ns` is
-    GPU time in which nothing can be seen, `migrated` the bytes that unified memory moved.
+    Times are divided by `n`; `unit` says of what they then are, such as ` in the mean step`.
+    `opaque_ns` is GPU time in which nothing can be seen, `migrated` the bytes that unified memory
+    moved.
     """
     moved = {name: part for name, part in (("H2D", h2d), ("D2H", d2h)) if part.wall_ns}
     if not moved:

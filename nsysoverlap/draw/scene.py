@@ -14,6 +14,7 @@ from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.lanes import TRANSFER_ROLES
 from ..measure.relief import relief_curve
+from ..result.metrics import STEP_MEAN
 from ..result.numbers import Overlap, format_share, share
 from ..steps.projection import StepWindow
 from .plot_cases import Subject, device_name
@@ -25,7 +26,7 @@ MAX_DEVICES = 8
 
 
 @dataclass(frozen=True)
-class Lane:
+class DrawnLane:
     """One row: `busy` is drawn plain, `exposed` so that nobody misses it, `note` beside it."""
 
     part: str
@@ -52,7 +53,7 @@ class DeviceScene:
     """The lanes of one device from top to bottom, and its curve where anything was offloaded."""
 
     name: str
-    lanes: tuple[Lane, ...]
+    lanes: tuple[DrawnLane, ...]
     curve: Curve | None
     steps: tuple[StepWindow, ...]
 
@@ -86,7 +87,11 @@ def timeline_scene(subject: Subject, devices: Sequence[int] | None = None) -> Sc
         total["h2d"],
         total["d2h"],
         n_steps * n_devices,
-        " a step" if subject.n_steps > 1 else f" in {subject.span}" if subject.n_steps else "",
+        f" in the {STEP_MEAN}"
+        if subject.n_steps > 1
+        else f" in {subject.span}"
+        if subject.n_steps
+        else "",
         sum(case.lanes.opaque.intersect(case.window).length for case in cases),
         total["unified_h2d"].bytes + total["unified_d2h"].bytes,
     )
@@ -143,11 +148,11 @@ def _extent(subject: Subject, cases: Sequence[DeviceCase]) -> tuple[int, int]:
 def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
     lanes, window = case.lanes, case.window
 
-    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[Lane]:
+    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[DrawnLane]:
         ns = busy.intersect(window).length
         if not ns and not always:
             return []
-        return [Lane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
+        return [DrawnLane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
 
     drawn = (
         *plain("compute", lanes.compute, always=True),
@@ -163,7 +168,7 @@ def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
     )
 
 
-def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
+def _transfer_lane(case: DeviceCase, direction: str) -> DrawnLane:
     wall = case.lanes.of(direction).union
     measured = case.measure_quickly(direction)
     note = "none"
@@ -171,7 +176,7 @@ def _transfer_lane(case: DeviceCase, direction: str) -> Lane:
         wall_text = format_ns(measured.wall_ns)
         note = f"{format_ns(measured.exposed_ns)} of {wall_text} exposed"
     active = case.lanes.active
-    return Lane(direction, wall.intersect(active), wall.subtract(active), note)
+    return DrawnLane(direction, wall.intersect(active), wall.subtract(active), note)
 
 
 def _percent(part: int, whole: int) -> str:

@@ -15,7 +15,7 @@ _SCATTER = 2_654_435_761
 
 
 @dataclass(frozen=True)
-class Blocks:
+class SpanBlocks:
     """Spans in groups of neighbours; columns of shape (n_blocks,).
 
     `first` is the index of the first span of each block, `longest` that of its longest one,
@@ -42,7 +42,7 @@ def merge_spans(
     end_ns: Int64Array,
     most: int,
     closeups: Sequence[tuple[int, int]] = (),
-) -> Blocks:
+) -> SpanBlocks:
     """At most `most` blocks of the spans, which come sorted by start.
 
     The widest gaps stay, so what is lost is shorter than anything that is kept. Of gaps of equal
@@ -53,14 +53,14 @@ def merge_spans(
     n = np.diff(np.append(first, len(start_ns)))
     if not len(first):
         nothing = np.zeros(0, np.int64)
-        return Blocks(nothing, nothing, nothing, nothing, nothing, nothing)
+        return SpanBlocks(nothing, nothing, nothing, nothing, nothing, nothing)
     start, end = start_ns[first], np.maximum.reduceat(end_ns, first)
     if len(first) == len(start_ns):
-        return Blocks(first, first, start, end, n, end - start)
+        return SpanBlocks(first, first, start, end, n, end - start)
     block = np.repeat(np.arange(len(first)), n)
     longest = np.lexsort((end_ns - start_ns, block))[np.cumsum(n) - 1]
     busy = IntervalSet.from_spans(start_ns, end_ns).covered(start, end)
-    return Blocks(first, longest, start, end, n, busy)
+    return SpanBlocks(first, longest, start, end, n, busy)
 
 
 def _first_of_blocks(

@@ -12,9 +12,9 @@ import inspect
 from ..core.threads import each
 from ..result.model import Finding
 from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
-from .context import Context, Finder
+from .context import Context, Finder, Found
 
-__all__ = ["CODES", "FINDERS", "Context", "Finder", "documentation", "find_all"]
+__all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "find", "find_all"]
 
 FINDERS: tuple[Finder, ...] = (
     *memory.FINDERS,
@@ -38,11 +38,18 @@ CODES: dict[str, str] = {code_of(finder): inspect.getdoc(finder) or "" for finde
 """Each code with its documentation, Markdown."""
 
 
+def find(context: Context, threads: int = 1) -> tuple[Found, ...]:
+    """All findings of a trace with the rows they blame: warnings before notes, dearest first."""
+    parts = each(
+        lambda finder: [f.named(code_of(finder)) for f in finder(context)], FINDERS, threads
+    )
+    found = [one for part in parts for one in part]
+    return tuple(sorted(found, key=lambda f: f.finding.urgency()))
+
+
 def find_all(context: Context, threads: int = 1) -> tuple[Finding, ...]:
-    """All findings of a trace: warnings before notes, then the dearest first."""
-    parts = each(lambda finder: list(finder(context)), FINDERS, threads)
-    found = [finding for part in parts for finding in part]
-    return tuple(sorted(found, key=lambda f: (f.severity != "warning", -f.cost_ns)))
+    """The findings alone, in the order of `find`."""
+    return tuple(found.finding for found in find(context, threads))
 
 
 def documentation() -> str:

@@ -10,9 +10,9 @@ import numpy as np
 from ..core.arrays import BoolArray
 from ..core.formatting import format_bytes, format_ns
 from ..measure.case import DeviceCase
-from ..result.model import Effective, Finding, Slowdown, format_share
+from ..result.model import Effective, Slowdown, format_share
 from ..roles.rules import Role
-from .context import NOTE, Context, Finder
+from .context import NOTE, Context, Cost, Finder, Found, Rows
 from .facts import a_step, hiding, pageable, size_text, spans, waits_on_host
 
 LEAST_RATIO = 1.01
@@ -21,7 +21,7 @@ POOR_BARGAIN = 0.5
 """Share of the time hidden from which on what hiding costs is a warning."""
 
 
-def not_enough_compute(ctx: Context) -> Iterator[Finding]:
+def not_enough_compute(ctx: Context) -> Iterator[Found]:
     """There is more to transfer than there is compute and communication to hide it behind.
 
     Compares, step by step, the time in which anything could hide a transfer with the wall time of
@@ -39,21 +39,15 @@ def not_enough_compute(ctx: Context) -> Iterator[Finding]:
     **Silent** for less than 0.1 % of the time.
     """
     sides = [_Sides.of(case) for case in ctx.cases]
-    cost = ctx.cost([side.excess_ns for side in sides])
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth([side.excess_ns for side in sides])
+    if cost is None:
         return
     worst = max(range(len(sides)), key=lambda i: sides[i].excess_ns)
     side, case = sides[worst], ctx.cases[worst]
     rows = case.rows.select(ctx.measured[worst] & (case.rows.role == side.role))
     n_bytes = ctx.per_step(int((rows.n_bytes + rows.bytes_estimated).sum()))
-    weights = [
-        np.where(_movable(c, s.role), exposed, 0)
-        for c, s, exposed in zip(ctx.cases, sides, ctx.exposed_ns, strict=True)
-    ]
-    yield Finding(
-        code="not-enough-compute",
-        severity=level,
+    moved = Rows(ctx, tuple(_movable(c, s.role) for c, s in zip(ctx.cases, sides, strict=True)))
+    yield cost.found(
         title=(
             f"Too little compute to hide the transfers: at best "
             f"{format_share(1 - side.excess_ns / side.needed_ns)} can be hidden"
@@ -62,22 +56,15 @@ def not_enough_compute(ctx: Context) -> Iterator[Finding]:
             f"{format_bytes(n_bytes)} {side.role.name} take {_per_step(ctx, side.needed_ns)}, and "
             f"compute and communication together last {_per_step(ctx, side.active_ns)}."
         ),
-        remedy=(
-            "Move fewer bytes: leave a part of the optimizer state or parameters on the device."
-            if waits_on_host(ctx, worst)
-            else "Move fewer bytes: offload tensors that take much compute to make for their size, "
-            "and recompute or keep the others (fewer names in "
-            "jax.checkpoint_policies.save_and_offload_only_these_names)."
+        remedy=ctx.remedy("not-enough-compute", on_host=waits_on_host(ctx, worst)),
+        evidence=moved.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
-        cost_ns=cost,
-        evidence=ctx.examples(
-            weights,
-            lambda i, row: f"{size_text(ctx, i, row)}, {format_ns(int(weights[i][row]))} exposed",
-        ),
+        rows=moved,
     )
 
 
-def hiding_costs_compute(ctx: Context) -> Iterator[Finding]:
+def hiding_costs_compute(ctx: Context) -> Iterator[Found]:
     """Compute kernels take longer while transfers run beside them.
 
     Compares launches that ran mostly under a transfer with launches of the same name and shape
@@ -93,16 +80,12 @@ def hiding_costs_compute(ctx: Context) -> Iterator[Finding]:
     **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
     costs at least half of the time that was hidden behind compute.
     """
-    remedy = (
-        "Put transfers beside kernels that are bound by arithmetic, not by memory bandwidth, or "
-        "move fewer bytes."
-    )
     slowdowns = [(device.effective or Effective()).compute for device in ctx.devices]
     hidden = [device.both.hidden_by_compute_ns for device in ctx.devices]
-    yield from _hiding_costs(ctx, "compute", slowdowns, hidden, remedy)
+    yield from _hiding_costs(ctx, "compute", slowdowns, hidden)
 
 
-def hiding_costs_comm(ctx: Context) -> Iterator[Finding]:
+def hiding_costs_comm(ctx: Context) -> Iterator[Found]:
     """Collectives take longer while transfers run beside them.
 
     As `hiding-costs-compute`, for communication kernels. A collective also waits for the other
@@ -117,13 +100,9 @@ def hiding_costs_comm(ctx: Context) -> Iterator[Finding]:
     **Silent** for less than 0.1 % of the time, or less than 1 % longer. A warning only where it
     costs at least half of the time that was hidden behind communication.
     """
-    remedy = (
-        "Hide host copies behind compute, away from collectives, above all from those that cross "
-        "PCIe or the network."
-    )
     slowdowns = [(device.effective or Effective()).comm for device in ctx.devices]
     hidden = [device.both.hidden_by_comm_ns for device in ctx.devices]
-    yield from _hiding_costs(ctx, "comm", slowdowns, hidden, remedy)
+    yield from _hiding_costs(ctx, "comm", slowdowns, hidden)
 
 
 FINDERS: tuple[Finder, ...] = (not_enough_compute, hiding_costs_compute, hiding_costs_comm)
@@ -165,43 +144,35 @@ def _hiding_costs(
     what: str,
     slowdowns: Sequence[Slowdown],
     hidden_ns: Sequence[int],
-    remedy: str,
-) -> Iterator[Finding]:
+) -> Iterator[Found]:
     lost = [slowdown.cost_ns for slowdown in slowdowns]
-    cost = ctx.cost(lost)
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth(lost)
+    if cost is None:
         return
     i = lost.index(max(lost))
     slowdown = slowdowns[i]
     if slowdown.ratio is None or slowdown.ratio < LEAST_RATIO:
         return
     words = {"compute": "compute", "comm": "communication"}[what]
-    beside = [
-        np.where(
-            counted, getattr(case.lanes, what).covered(case.rows.start_ns, case.rows.end_ns), 0
-        )
-        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
-    ]
-    slower = format_share(slowdown.ratio - 1)
-    yield Finding(
-        code=f"hiding-costs-{what}",
-        severity=level if lost[i] >= POOR_BARGAIN * hidden_ns[i] else NOTE,
-        title=f"{words.capitalize()} takes {slower} longer beside transfers",
+    beside = ctx.rows().by(
+        lambda case: getattr(case.lanes, what).covered(case.rows.start_ns, case.rows.end_ns)
+    )
+    severity = cost.severity if lost[i] >= POOR_BARGAIN * hidden_ns[i] else NOTE
+    yield Cost(cost.ns, severity).found(
+        title=(
+            f"{words.capitalize()} takes {format_share(slowdown.ratio - 1)} longer beside transfers"
+        ),
         detail=(
             f"{slowdown.n_beside:,} launches beside transfers against {slowdown.n_alone:,} of the "
             f"same name and shape alone; {format_share(slowdown.compared_share)} of the time "
             f"beside transfers could be compared. {_per_step(ctx, hidden_ns[i])} of transfers "
             f"were hidden behind {words}."
         ),
-        remedy=remedy,
-        cost_ns=cost,
-        evidence=ctx.examples(
-            beside,
-            lambda i, row: (
-                f"{size_text(ctx, i, row)}, {format_ns(int(beside[i][row]))} beside {words}"
-            ),
+        remedy=ctx.remedy(f"hiding-costs-{what}"),
+        evidence=beside.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} beside {words}"
         ),
+        rows=beside,
     )
 
 

@@ -1,9 +1,9 @@
-"""What the findings look at, and what they share: costs per step, example rows, exposed time."""
+"""What the findings look at, and what they share: rows, costs per step, example rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..result.model import DeviceReport, Evidence, Finding
+from .remedies import remedy
 
 WARNING = "warning"
 NOTE = "note"
@@ -27,8 +28,9 @@ class Context:
     """One analysed trace: `cases[i]` and `devices[i]` are the same device, before and after.
 
     `n_steps` is how many steps were kept, None without steps. `capture` are the environment values
-    that the trace holds. `transfer_ops[i][j]` names the operation that issued row j of
-    `cases[i].rows`, None where unknown; the whole tuple may be empty.
+    that the trace holds, `framework` is the name of the program's. `transfer_ops[i][j]` names the
+    operation that issued row j of `cases[i].rows`, None where unknown; the whole tuple may be
+    empty.
     """
 
     cases: tuple[DeviceCase, ...]
@@ -36,6 +38,7 @@ class Context:
     n_steps: int | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
     transfer_ops: tuple[Sequence[str | None], ...] = ()
+    framework: str = "unknown"
 
     @cached_property
     def measured(self) -> tuple[BoolArray, ...]:
@@ -63,6 +66,24 @@ class Context:
         case = self.cases[i]
         return case.rows.select(mask).union.subtract(case.lanes.active).intersect(case.window)
 
+    def rows(
+        self, pick: Callable[[DeviceCase], BoolArray] | None = None, *, everywhere: bool = False
+    ) -> Rows:
+        """The rows that `pick` picks of each case, all by default, of those that count.
+
+        `everywhere` takes rows that start outside of the measured time too.
+        """
+        masks = [
+            np.ones(len(case.rows), np.bool_) if pick is None else pick(case) for case in self.cases
+        ]
+        if not everywhere:
+            masks = [mask & counted for mask, counted in zip(masks, self.measured, strict=True)]
+        return Rows(self, tuple(masks))
+
+    def weighted(self, weights: Sequence[Int64Array]) -> Rows:
+        """The rows with a weight, a time that they are to blame for."""
+        return Rows(self, tuple(weight > 0 for weight in weights), tuple(weights))
+
     def per_step(self, ns: int) -> int:
         """A total as a mean per step, rounded down; the total itself without steps."""
         return ns // self.n_steps if self.n_steps else ns
@@ -85,21 +106,26 @@ class Context:
             return None
         return WARNING if cost * WARNING_SHARE >= self.measured_ns else NOTE
 
+    def remedy(self, code: str, **facts: bool) -> str:
+        """What helps against a finding, in the words of the program's framework.
+
+        `facts` say what is so beside the captured environment; see `remedy_table`.
+        """
+        known = frozenset(name.replace("_", "-") for name, holds in facts.items() if holds)
+        return remedy(code, self.framework, self.capture, known)
+
+    def worth(self, lost: Sequence[int], least: str | None = None) -> Cost | None:
+        """What totals, one for each case, cost; None where that is not worth a line.
+
+        Of what costs too little `least` is the severity all the same.
+        """
+        cost = self.cost(lost)
+        severity = self.severity(cost) or least
+        return None if severity is None else Cost(cost, severity)
+
     def op(self, i: int, row: int) -> str | None:
         """Operation that issued a row of case i, None where unknown."""
         return self.transfer_ops[i][row] if self.transfer_ops else None
-
-    def worst(self, weights: Sequence[Int64Array], n: int = N_EXAMPLES) -> list[tuple[int, int]]:
-        """(case, row) of the rows with the greatest positive weights, greatest first.
-
-        `weights[i]` has one value for each row of `cases[i].rows`. Of equals the earlier comes
-        first.
-        """
-        found: list[tuple[int, int, int]] = []
-        for i, weight in enumerate(weights):
-            top = np.argsort(-weight, kind="stable")[:n]
-            found += [(-int(weight[row]), i, int(row)) for row in top if weight[row] > 0]
-        return [(i, row) for _, i, row in sorted(found)[:n]]
 
     def example(self, i: int, row: int, text: str) -> Evidence:
         """A row of case i as evidence."""
@@ -112,12 +138,122 @@ class Context:
         device = self.devices[i]
         return Evidence(start, end, text, op, device.label, device.trace)
 
-    def examples(
-        self, weights: Sequence[Int64Array], text: Callable[[int, int], str]
-    ) -> tuple[Evidence, ...]:
-        """Evidence for the rows with the greatest weights; `text(case, row)` says what of them."""
-        return tuple(self.example(i, row, text(i, row)) for i, row in self.worst(weights))
+    def longest(self, stretches: Sequence[tuple[int, int, int, str]]) -> tuple[Evidence, ...]:
+        """Evidence for the longest of some stretches, each (case, start, end, text)."""
+        ordered = sorted(stretches, key=lambda s: (s[1] - s[2], *s))
+        return tuple(self.evidence(*stretch) for stretch in ordered[:N_EXAMPLES])
 
 
-Finder = Callable[[Context], Iterator[Finding]]
+@dataclass(frozen=True)
+class Rows:
+    """Some transfers of each case: `masks[i]` picks of `cases[i].rows`.
+
+    `weights` are what decides which of them are examples, their exposed time by default.
+    """
+
+    context: Context
+    masks: tuple[BoolArray, ...]
+    weights: tuple[Int64Array, ...] | None = None
+
+    @cached_property
+    def n(self) -> int:
+        """How many there are."""
+        return sum(int(mask.sum()) for mask in self.masks)
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Bytes that copies moved; transfer kernels have none."""
+        return self._sum(lambda case: case.rows.n_bytes)
+
+    @cached_property
+    def busy_ns(self) -> int:
+        """Their durations, summed."""
+        return self._sum(lambda case: case.rows.end_ns - case.rows.start_ns)
+
+    @property
+    def exposed(self) -> list[int]:
+        """For each case the measured time during which one of them was exposed."""
+        return [self.context.exposed(i, mask).length for i, mask in enumerate(self.masks)]
+
+    @property
+    def wall(self) -> list[int]:
+        """For each case the measured time during which one of them ran."""
+        return [
+            case.rows.select(mask).union.intersect(case.window).length
+            for case, mask in zip(self.context.cases, self.masks, strict=True)
+        ]
+
+    @property
+    def blamed(self) -> list[int]:
+        """For each case the sum of the weights, at most the time one of the rows was exposed."""
+        return [
+            min(int(weight.sum()), exposed)
+            for weight, exposed in zip(self.weights or (), self.exposed, strict=True)
+        ]
+
+    def by(self, weight: Callable[[DeviceCase], Int64Array]) -> Rows:
+        """The same rows with other weights."""
+        pairs = zip(self.context.cases, self.masks, strict=True)
+        return replace(self, weights=tuple(np.where(mask, weight(case), 0) for case, mask in pairs))
+
+    @property
+    def by_length(self) -> Rows:
+        """The same rows, the longest first."""
+        return self.by(lambda case: case.rows.end_ns - case.rows.start_ns)
+
+    def worst(self, n: int = N_EXAMPLES) -> list[tuple[int, int, int]]:
+        """(case, row, weight) of the rows with the greatest positive weights, greatest first.
+
+        Of equals the earlier comes first.
+        """
+        found: list[tuple[int, int, int]] = []
+        for i, mask in enumerate(self.masks):
+            weight = self.context.exposed_ns[i] if self.weights is None else self.weights[i]
+            weight = np.where(mask, weight, 0)
+            top = np.argsort(-weight, kind="stable")[:n]
+            found += [(-int(weight[row]), i, int(row)) for row in top if weight[row] > 0]
+        return [(i, row, -weight) for weight, i, row in sorted(found)[:n]]
+
+    def examples(self, text: Callable[[int, int, int], str]) -> tuple[Evidence, ...]:
+        """Evidence for the worst; `text(case, row, weight)` says what of them."""
+        return tuple(self.context.example(i, row, text(i, row, ns)) for i, row, ns in self.worst())
+
+    def _sum(self, column: Callable[[DeviceCase], Int64Array]) -> int:
+        pairs = zip(self.context.cases, self.masks, strict=True)
+        return sum(int(column(case)[mask].sum()) for case, mask in pairs)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What something costs per step, and how severe that is."""
+
+    ns: int
+    severity: str
+
+    def found(
+        self,
+        title: str,
+        remedy: str,
+        detail: str = "",
+        evidence: tuple[Evidence, ...] = (),
+        rows: Rows | None = None,
+    ) -> Found:
+        """A finding of this cost, which blames `rows`; its code is yet to come."""
+        finding = Finding("", self.severity, title, detail, remedy, self.ns, evidence)
+        return Found(finding, () if rows is None else rows.masks)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, and for each case which of its rows it blames; no masks where it blames none."""
+
+    finding: Finding
+    rows: tuple[BoolArray, ...] = ()
+
+    def named(self, code: str) -> Found:
+        """The same with its code."""
+        return replace(self, finding=replace(self.finding, code=code))
+
+
+Finder = Callable[[Context], Iterator[Found]]
 """Yields at most a few findings of one code: the function's name with `-` for `_`."""

@@ -11,11 +11,10 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
-from ..result.model import Finding
 from ..roles.rules import Role
 from ..trace.host import NEVER
-from .context import Context, Finder
-from .facts import copies, ran_xla, size_text
+from .context import Context, Finder, Found, Rows
+from .facts import copies, exposed_text, size_text
 from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns
 from .waits import SOON_NS
 
@@ -24,7 +23,7 @@ TOGETHER_AT_MOST = 20
 """
 
 
-def same_direction_queue(ctx: Context) -> Iterator[Finding]:
+def same_direction_queue(ctx: Context) -> Iterator[Found]:
     """Copies of one direction queue behind one another although they are on different streams.
 
     A GPU has one copy engine for each direction, so more streams do not make copies of one
@@ -45,7 +44,7 @@ def same_direction_queue(ctx: Context) -> Iterator[Finding]:
         yield from _queue_of_direction(ctx, role)
 
 
-def no_duplex(ctx: Context) -> Iterator[Finding]:
+def no_duplex(ctx: Context) -> Iterator[Found]:
     """H2D and D2H copies take turns, though the link carries both directions at once.
 
     Less than 5 % of the direction that moved for less time ran beside the other. Looks at copies
@@ -62,75 +61,50 @@ def no_duplex(ctx: Context) -> Iterator[Finding]:
     **Silent** for less than 0.1 % of the time, and where only one direction moves.
     """
     turns = [_turns(ctx, i) for i in range(len(ctx.cases))]
-    cost = ctx.cost([turn.lost_ns for turn in turns])
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth([turn.lost_ns for turn in turns])
+    if cost is None:
         return
-    n = sum(int((turn.run >= 0).sum()) for turn in turns)
-    yield Finding(
-        code="no-duplex",
-        severity=level,
+    taking = Rows(ctx, tuple(turn.run >= 0 for turn in turns))
+    yield cost.found(
         title="H2D and D2H copies take turns, though the link carries both at once",
-        detail=f"{copies(n)} follow one another directly without being told to wait, "
+        detail=f"{copies(taking.n)} follow one another directly without being told to wait, "
         f"{_on_one_stream(ctx, turns)} of them on the stream of the one before.",
-        remedy=(
-            "Let copies of both directions run at once: "
-            "--xla_gpu_experimental_parallel_async_compute_limit=8 in XLA_FLAGS (in JAX 0.11 for "
-            "copies between unrolled layers, not for those of a scan; depends on the version)."
-            if ran_xla(ctx)
-            else "Give each direction a stream of its own."
+        remedy=ctx.remedy("no-duplex"),
+        evidence=taking.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
-        cost_ns=cost,
-        evidence=ctx.examples(
-            [
-                np.where(turn.run >= 0, ns, 0)
-                for turn, ns in zip(turns, ctx.exposed_ns, strict=True)
-            ],
-            lambda i, row: (
-                f"{size_text(ctx, i, row)}, {format_ns(int(ctx.exposed_ns[i][row]))} exposed"
-            ),
-        ),
+        rows=taking,
     )
 
 
 FINDERS: tuple[Finder, ...] = (same_direction_queue, no_duplex)
 
 
-def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Finding]:
+def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
     queued = [
         _queued(case, measured, role)
         for case, measured in zip(ctx.cases, ctx.measured, strict=True)
     ]
-    weights = [np.minimum(ns, own) for ns, own in zip(queued, ctx.exposed_ns, strict=True)]
-    # Where several engines serve one direction its copies may be exposed at the same time.
-    lost = [
-        min(int(weight.sum()), ctx.exposed(i, weight > 0).length)
-        for i, weight in enumerate(weights)
-    ]
-    cost = ctx.cost(lost)
-    level = ctx.severity(cost)
-    if level is None:
+    rows = ctx.weighted(
+        [np.minimum(ns, own) for ns, own in zip(queued, ctx.exposed_ns, strict=True)]
+    )
+    cost = ctx.worth(rows.blamed)
+    if cost is None:
         return
     n = sum(int((ns > 0).sum()) for ns in queued)
     mean_ns = sum(int(ns.sum()) for ns in queued) // n
-    yield Finding(
-        code="same-direction-queue",
-        severity=level,
+    yield cost.found(
         title=f"{copies(n, role.name)} queued behind another one on a different stream",
         detail=f"Ready {format_ns(mean_ns)} earlier on average: one engine serves all {role.name} "
         "copies, so streams of their own do not make them run together.",
-        remedy=(
-            "Issue the copies at different times, each with compute beside it, or move fewer "
-            "bytes; more streams do not help."
-        ),
-        cost_ns=cost,
-        evidence=ctx.examples(
-            weights,
-            lambda i, row: (
+        remedy=ctx.remedy("same-direction-queue"),
+        evidence=rows.examples(
+            lambda i, row, _: (
                 f"{size_text(ctx, i, row)}, queued for {format_ns(int(queued[i][row]))}, "
-                f"then exposed for {format_ns(int(ctx.exposed_ns[i][row]))}"
-            ),
+                f"then exposed for {exposed_text(ctx, i, row)}"
+            )
         ),
+        rows=rows,
     )
 
 

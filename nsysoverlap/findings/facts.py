@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.formatting import format_bytes, number_of
+from ..core.formatting import format_bytes, format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.relief import relief_curve
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
+from ..trace.cupti import MemoryKind
 from .context import Context
+from .remedies import xla_flags
 
 MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
-_PAGEABLE = 0
-"""ENUM_CUDA_MEM_KIND of pageable host memory."""
-_XLA_RANGE = re.compile(r"(TSL:)?(XlaModule|Thunk):#")
 
 
-def pageable(case: DeviceCase) -> BoolArray:
-    """Which rows of a case copy from or to pageable host memory."""
+def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
+    """Which rows of a case, all or those of one role, copy from or to pageable host memory."""
     rows, copies = case.rows, case.classified.trace.copies
     result = np.zeros(len(rows), np.bool_)
     at = rows.row[~rows.by_kernel]
     is_h2d = rows.role[~rows.by_kernel] == Role.H2D
     result[~rows.by_kernel] = (
-        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == _PAGEABLE
+        np.where(is_h2d, copies.src_kind[at], copies.dst_kind[at]) == MemoryKind.PAGEABLE
     )
-    return result
+    return result if role is None else result & (rows.role == role)
 
 
 def pinned_outside_graphs(case: DeviceCase) -> BoolArray:
@@ -70,16 +68,7 @@ def hiding(case: DeviceCase) -> IntervalSet:
 
 def xla_flag(ctx: Context, name: str) -> str | None:
     """Value of a flag in the captured XLA_FLAGS, the last one given; None where it is not there."""
-    found = re.findall(
-        rf"(?:^|\s)--{re.escape(name)}(?:=(\S*))?(?=\s|$)", ctx.capture.get("XLA_FLAGS", "")
-    )
-    return (found[-1] or "true") if found else None
-
-
-def ran_xla(ctx: Context) -> bool:
-    """Whether XLA issued the work: its flags or its NVTX ranges are in the trace."""
-    texts = ctx.cases[0].classified.trace.host.texts if ctx.cases else ()
-    return "XLA_FLAGS" in ctx.capture or any(_XLA_RANGE.match(text) for text in texts)
+    return xla_flags(ctx.capture).get(name)
 
 
 def named(names: Sequence[str], most: int = 3) -> str:
@@ -99,6 +88,11 @@ def size_text(ctx: Context, i: int, row: int) -> str:
     rows = ctx.cases[i].rows
     n_bytes = int(rows.n_bytes[row] + rows.bytes_estimated[row])
     return f"{format_bytes(n_bytes)} {Role(rows.role[row]).name}"
+
+
+def exposed_text(ctx: Context, i: int, row: int) -> str:
+    """Exposed time of a row of case i."""
+    return format_ns(int(ctx.exposed_ns[i][row]))
 
 
 def copies(n: int, direction: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,20 +12,18 @@ from ..core.formatting import format_ns
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
-from ..result.model import Evidence, Finding
+from ..result.model import Evidence
 from ..result.numbers import format_share
 from ..roles.rules import Role
 from ..trace.model import Activities
-from .context import N_EXAMPLES, Context, Finder
-from .facts import copies, ran_xla, size_text
+from .context import N_EXAMPLES, Context, Finder, Found, Rows
+from .facts import copies, size_text
 
 HIDDEN_AT_MOST = 20
 """A launch runs its copies in turn if less than one part in so many of them is hidden."""
 
-COMMAND_BUFFERS_OFF = "--xla_gpu_enable_command_buffer="
 
-
-def graph_serialises(ctx: Context) -> Iterator[Finding]:
+def graph_serialises(ctx: Context) -> Iterator[Found]:
     """A CUDA graph (in XLA: a command buffer) runs its copies and kernels one after the other.
 
     Told from time alone, since all nodes of a graph carry the stream of its launch: of the copies
@@ -42,36 +41,28 @@ def graph_serialises(ctx: Context) -> Iterator[Finding]:
     (`graph-opaque`).
     """
     serial = [_serial(case, mask) for case, mask in zip(ctx.cases, ctx.measured, strict=True)]
-    exposed = [ctx.exposed(i, rows).length for i, (rows, _) in enumerate(serial)]
+    inside = Rows(ctx, tuple(rows for rows, _ in serial))
+    exposed = inside.exposed
     alone = [
         kernels.subtract(case.rows.union).intersect(case.window).length
         for case, (_, kernels) in zip(ctx.cases, serial, strict=True)
     ]
-    cost = ctx.cost([min(pair) for pair in zip(exposed, alone, strict=True)])
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth([min(pair) for pair in zip(exposed, alone, strict=True)])
+    if cost is None:
         return
-    n = sum(int(rows.sum()) for rows, _ in serial)
-    weights = [np.where(rows, ns, 0) for (rows, _), ns in zip(serial, ctx.exposed_ns, strict=True)]
-    yield Finding(
-        code="graph-serialises",
-        severity=level,
+    yield cost.found(
         title="CUDA graphs run their copies and kernels one after the other",
-        detail=f"{copies(n)} inside graphs: {format_ns(sum(exposed))} exposed, while "
+        detail=f"{copies(inside.n)} inside graphs: {format_ns(sum(exposed))} exposed, while "
         f"kernels of the same launches ran for {format_ns(sum(alone))} with no copy beside them.",
-        remedy=(
-            f"Set {COMMAND_BUFFERS_OFF} in XLA_FLAGS (empty: no command buffers; what is put into "
-            "them by default depends on the version of XLA)."
-            if ran_xla(ctx)
-            else "Fork the stream while capturing (cudaEventRecord, cudaStreamWaitEvent), so that "
-            "the copies become a branch of the graph beside the kernels."
+        remedy=ctx.remedy("graph-serialises"),
+        evidence=inside.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)} inside a graph, {format_ns(ns)} exposed"
         ),
-        cost_ns=cost,
-        evidence=ctx.examples(weights, lambda i, row: _copy_text(ctx, i, row)),
+        rows=inside,
     )
 
 
-def graph_opaque(ctx: Context) -> Iterator[Finding]:
+def graph_opaque(ctx: Context) -> Iterator[Found]:
     """CUDA graphs were recorded as a whole, so what ran inside cannot be known.
 
     nsys does so by default: a launch is one row, without kernels or copies. Copies inside are not
@@ -86,22 +77,19 @@ def graph_opaque(ctx: Context) -> Iterator[Finding]:
     **Silent** where such graphs take less than 0.1 % of the time; a note below 1 %.
     """
     opaque = [case.lanes.opaque.intersect(case.window).length for case in ctx.cases]
-    level = ctx.severity(ctx.cost(opaque))
-    if level is None:
+    cost = ctx.worth(opaque)
+    if cost is None:
         return
     graphs = [_opaque_rows(case) for case in ctx.cases]
     n = sum(len(rows) for rows in graphs)
     window = sum(case.window.length for case in ctx.cases)
-    off = f", or set {COMMAND_BUFFERS_OFF} in XLA_FLAGS" if ran_xla(ctx) else ""
-    yield Finding(
-        code="graph-opaque",
-        severity=level,
+    yield replace(cost, ns=0).found(
         title=f"{n:,} CUDA graph {'launch' if n == 1 else 'launches'} recorded as a whole: nothing "
         "inside can be seen",
         detail=f"They ran for {format_ns(sum(opaque))}, "
         f"{format_share(sum(opaque) / window)} of the measured time. Copies inside are not "
         "counted, and work inside may hide copies outside.",
-        remedy=f"Capture with nsys profile --cuda-graph-trace=node{off}.",
+        remedy=ctx.remedy("graph-opaque"),
         evidence=_longest_graphs(ctx, graphs),
     )
 
@@ -154,20 +142,12 @@ def _opaque_rows(case: DeviceCase) -> Int64Array:
     return np.flatnonzero(here & (case.window.covered(graphs.start_ns, graphs.end_ns) > 0))
 
 
-def _copy_text(ctx: Context, i: int, row: int) -> str:
-    exposed = format_ns(int(ctx.exposed_ns[i][row]))
-    return f"{size_text(ctx, i, row)} inside a graph, {exposed} exposed"
-
-
 def _longest_graphs(ctx: Context, graphs: Sequence[Int64Array]) -> tuple[Evidence, ...]:
-    found: list[tuple[int, int, int, int]] = []
+    found: list[tuple[int, int, int, str]] = []
     for i, (case, rows) in enumerate(zip(ctx.cases, graphs, strict=True)):
         table = case.classified.trace.graphs
         length = table.end_ns[rows] - table.start_ns[rows]
         for row in rows[np.argsort(-length, kind="stable")[:N_EXAMPLES]].tolist():
             start, end = int(table.start_ns[row]), int(table.end_ns[row])
-            found.append((start - end, i, start, end))
-    return tuple(
-        ctx.evidence(i, start, end, f"a graph launch of {format_ns(end - start)}")
-        for _, i, start, end in sorted(found)[:N_EXAMPLES]
-    )
+            found.append((i, start, end, f"a graph launch of {format_ns(end - start)}"))
+    return ctx.longest(found)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import Int64Array
 from ..core.formatting import format_bytes, format_ns, format_rate, number_of, short_kernel
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
-from ..result.model import Finding
 from ..result.numbers import format_share
 from ..roles.rules import Role
-from .context import NOTE, WARNING, Context, Finder
-from .facts import named, ran_xla, size_text, xla_flag
+from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
+from .facts import exposed_text, named, size_text
 
-PIPELINED = "xla_gpu_enable_pipelined_host_offloading"
 WARNING_SHARE, NOTE_SHARE = 10, 100
 """One part in so many of the transfer time, hidden by other processes only, is worth a word."""
 
 
-def transfer_kernels(ctx: Context) -> Iterator[Finding]:
+def transfer_kernels(ctx: Context) -> Iterator[Found]:
     """Some transfers are no copies but kernels that read or write host memory themselves.
 
     They take multiprocessors from compute for as long as the link needs, and have no memcpy row:
@@ -36,32 +34,21 @@ def transfer_kernels(ctx: Context) -> Iterator[Finding]:
 
     **Silent** without such kernels; a note where they cost less than 1 % of the time.
     """
-    picked = [
-        mask & case.rows.by_kernel for case, mask in zip(ctx.cases, ctx.measured, strict=True)
-    ]
-    n = sum(int(mask.sum()) for mask in picked)
-    if not n:
+    moving = ctx.rows(lambda case: case.rows.by_kernel)
+    cost = ctx.worth(moving.exposed, NOTE)
+    if not moving.n or cost is None:
         return
-    cost = ctx.cost([ctx.exposed(i, mask).length for i, mask in enumerate(picked)])
-    n_all = sum(int(mask.sum()) for mask in ctx.measured)
-    yield Finding(
-        code="transfer-kernels",
-        severity=ctx.severity(cost) or NOTE,
-        title=f"Kernels that move host memory themselves: {n:,} of {number_of(n_all, 'transfer')}",
-        detail=_kernel_detail(ctx, picked),
-        remedy=_kernel_remedy(ctx),
-        cost_ns=cost,
-        evidence=ctx.examples(
-            [
-                np.where(mask, case.rows.end_ns - case.rows.start_ns, 0)
-                for case, mask in zip(ctx.cases, picked, strict=True)
-            ],
-            lambda i, row: _kernel_text(ctx, i, row),
-        ),
+    yield cost.found(
+        title="Kernels that move host memory themselves: "
+        f"{moving.n:,} of {number_of(ctx.rows().n, 'transfer')}",
+        detail=_kernel_detail(moving),
+        remedy=ctx.remedy("transfer-kernels"),
+        evidence=moving.by_length.examples(lambda i, row, _: _kernel_text(ctx, i, row)),
+        rows=moving,
     )
 
 
-def hidden_by_other_process(ctx: Context) -> Iterator[Finding]:
+def hidden_by_other_process(ctx: Context) -> Iterator[Found]:
     """Transfers of one process are hidden by kernels of another one on the same GPU.
 
     The device's hidden share counts all kernels on it. For the process that waits for its own
@@ -80,20 +67,19 @@ def hidden_by_other_process(ctx: Context) -> Iterator[Finding]:
     total = sum(spans.length for _, spans in others)
     if not total or total * NOTE_SHARE < wall:
         return
-    yield Finding(
-        code="hidden-by-other-process",
-        severity=WARNING if total * WARNING_SHARE >= wall else NOTE,
+    rows = ctx.weighted([by_row for by_row, _ in others])
+    yield Cost(0, WARNING if total * WARNING_SHARE >= wall else NOTE).found(
         title="Transfers are hidden by kernels of another process on the same GPU",
         detail=f"{format_ns(total)}, {format_share(total / wall)} of the transfer time: the "
         "process that moved the data did not compute meanwhile.",
-        remedy="Give each process a GPU of its own (CUDA_VISIBLE_DEVICES), and measure again.",
-        evidence=ctx.examples(
-            [by_row for by_row, _ in others],
-            lambda i, row: (
+        remedy=ctx.remedy("hidden-by-other-process"),
+        evidence=rows.examples(
+            lambda i, row, ns: (
                 f"{size_text(ctx, i, row)} of pid {_pid(ctx.cases[i], row)}, "
-                f"{format_ns(int(others[i][0][row]))} of it beside kernels of others only"
-            ),
+                f"{format_ns(ns)} of it beside kernels of others only"
+            )
         ),
+        rows=rows,
     )
 
 
@@ -120,19 +106,17 @@ def _hidden_by_others(case: DeviceCase) -> tuple[Int64Array, IntervalSet]:
     return by_row, spans
 
 
-def _kernel_detail(ctx: Context, picked: Sequence[BoolArray]) -> str:
+def _kernel_detail(moving: Rows) -> str:
     """Names, time, bytes and rate of the transfer kernels."""
     names: dict[str, None] = {}
-    busy = n_bytes = known_ns = 0
-    for case, mask in zip(ctx.cases, picked, strict=True):
+    n_bytes = known_ns = 0
+    for case, mask in zip(moving.context.cases, moving.masks, strict=True):
         rows, trace = case.rows.select(mask), case.classified.trace
         names |= dict.fromkeys(
             short_kernel(trace.names[i]) for i in np.unique(trace.kernels.name[rows.row]).tolist()
         )
-        length = rows.end_ns - rows.start_ns
-        busy += int(length.sum())
         n_bytes += int(rows.bytes_estimated.sum())
-        known_ns += int(length[rows.bytes_estimated > 0].sum())
+        known_ns += int((rows.end_ns - rows.start_ns)[rows.bytes_estimated > 0].sum())
     rate = (
         f", about {format_bytes(n_bytes)} at {format_rate(n_bytes / known_ns)} GB/s (from their "
         "threads)"
@@ -140,37 +124,16 @@ def _kernel_detail(ctx: Context, picked: Sequence[BoolArray]) -> str:
         else ""
     )
     return (
-        f"{named(list(names))} ran for {format_ns(busy)}{rate}. They hold multiprocessors for as "
-        "long as the link needs, and have no memcpy row."
+        f"{named(list(names))} ran for {format_ns(moving.busy_ns)}{rate}. They hold "
+        "multiprocessors for as long as the link needs, and have no memcpy row."
     )
-
-
-def _kernel_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return "Use cudaMemcpyAsync in place of kernels that read or write host memory."
-    level = ctx.capture.get("JAX_OPTIMIZATION_LEVEL", "")
-    if level and level not in ("UNKNOWN", "O0"):
-        return (
-            f"Leave JAX_OPTIMIZATION_LEVEL={level} out: it pipelines host copies whatever "
-            f"--{PIPELINED} says (depends on the version of XLA)."
-        )
-    return (
-        f"Set --{PIPELINED}=false in XLA_FLAGS{_as_captured(ctx)}, and leave "
-        "JAX_OPTIMIZATION_LEVEL unset: O1 pipelines host copies whatever the flag says (depends on "
-        "the version of XLA)."
-    )
-
-
-def _as_captured(ctx: Context) -> str:
-    return " (this run set it to true)" if xla_flag(ctx, PIPELINED) == "true" else ""
 
 
 def _kernel_text(ctx: Context, i: int, row: int) -> str:
     case = ctx.cases[i]
     trace = case.classified.trace
     name = short_kernel(trace.names[trace.kernels.name[case.rows.row[row]]])
-    exposed = format_ns(int(ctx.exposed_ns[i][row]))
-    return f"{name} moves about {size_text(ctx, i, row)}, {exposed} exposed"
+    return f"{name} moves about {size_text(ctx, i, row)}, {exposed_text(ctx, i, row)} exposed"
 
 
 def _pid(case: DeviceCase, row: int) -> int:

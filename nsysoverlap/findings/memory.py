@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from ..core.arrays import BoolArray
 from ..core.formatting import format_bytes, format_ns, format_rate
-from ..measure.case import DeviceCase
 from ..measure.lanes import Transfers
-from ..result.model import Evidence, Finding
+from ..result.model import Evidence
 from ..roles.rules import Role
-from .context import N_EXAMPLES, NOTE, Context, Finder
-from .facts import copies, pageable, size_text
+from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
+from .facts import copies, exposed_text, pageable, size_text
 
 _DIRECTIONS = ((Role.H2D, "h2d", "from"), (Role.D2H, "d2h", "into"))
 
 
-def pageable_memory(ctx: Context) -> Iterator[Finding]:
+def pageable_memory(ctx: Context) -> Iterator[Found]:
     """Copies from or to pageable host memory are slow and not really asynchronous.
 
     The driver moves such a copy through a small pinned buffer of its own, and the "async" call
@@ -33,40 +32,33 @@ def pageable_memory(ctx: Context) -> Iterator[Finding]:
     **Silent** where such copies take less than 0.1 % of the time; a note where they are hidden.
     """
     for role, direction, preposition in _DIRECTIONS:
-        picked = [
-            mask & (case.rows.role == role) & pageable(case)
-            for case, mask in zip(ctx.cases, ctx.measured, strict=True)
-        ]
-        walls = [
-            case.rows.select(mask).union.intersect(case.window).length
-            for case, mask in zip(ctx.cases, picked, strict=True)
-        ]
-        if ctx.severity(ctx.cost(walls)) is None:
+        picked = ctx.rows(partial(pageable, role=role))
+        if ctx.worth(picked.wall) is None:
             continue
-        cost = ctx.cost([ctx.exposed(i, mask).length for i, mask in enumerate(picked)])
-        n, n_bytes, copy_ns = _moved(ctx.cases, picked)
-        yield Finding(
-            code="pageable-memory",
-            severity=ctx.severity(cost) or NOTE,
-            title=f"{copies(n, role.name)} {preposition} pageable memory: "
-            f"{format_rate(n_bytes / copy_ns)} GB/s",
+        cost = ctx.worth(picked.exposed, NOTE)
+        if cost is None:
+            continue
+        yield cost.found(
+            title=f"{copies(picked.n, role.name)} {preposition} pageable memory: "
+            f"{format_rate(picked.n_bytes / picked.busy_ns)} GB/s",
             detail=" ".join(
                 [
-                    f"{format_bytes(n_bytes)} in all.",
+                    f"{format_bytes(picked.n_bytes)} in all.",
                     _pinned_rate(ctx, role, direction),
-                    _host_time(ctx.cases, picked, copy_ns),
+                    _host_time(picked),
                 ]
             ),
-            remedy=(
-                'Use pinned memory: memory_kind="pinned_host" for what JAX offloads (NumPy arrays '
-                "are pageable), cudaHostAlloc in CUDA."
+            remedy=ctx.remedy("pageable-memory"),
+            evidence=picked.by_length.examples(
+                lambda i, row, _: (
+                    f"{size_text(ctx, i, row)}, {exposed_text(ctx, i, row)} of it exposed"
+                )
             ),
-            cost_ns=cost,
-            evidence=_slowest(ctx, picked),
+            rows=picked,
         )
 
 
-def unified_memory(ctx: Context) -> Iterator[Finding]:
+def unified_memory(ctx: Context) -> Iterator[Found]:
     """Unified (managed) memory moves between host and device page by page, when it is touched.
 
     A migration runs at the moment a kernel or the host needs the page, so whoever touched it
@@ -83,29 +75,23 @@ def unified_memory(ctx: Context) -> Iterator[Finding]:
     found = [(case.lanes.of("unified_h2d"), case.lanes.of("unified_d2h")) for case in ctx.cases]
     both = [h2d.union.union(d2h.union) for h2d, d2h in found]
     walls = [wall.intersect(case.window).length for wall, case in zip(both, ctx.cases, strict=True)]
-    level = ctx.severity(ctx.cost(walls))
-    if level is None:
-        return
+    level = ctx.worth(walls)
     exposed = [wall.intersect(idle).length for wall, idle in zip(both, ctx.idle, strict=True)]
+    cost = level and ctx.worth(exposed, level.severity)
+    if cost is None:
+        return
     n, (to_device, to_host) = 0, (0, 0)
     for case, (h2d, d2h) in zip(ctx.cases, found, strict=True):
         counted = [case.counted.contains(rows.start_ns) for rows in (h2d, d2h)]
         n += sum(int(mask.sum()) for mask in counted)
         to_device += int(h2d.n_bytes[counted[0]].sum())
         to_host += int(d2h.n_bytes[counted[1]].sum())
-    yield Finding(
-        code="unified-memory",
-        severity=level,
+    yield cost.found(
         title=f"Unified memory migrates on demand: {format_bytes(to_device)} to the device, "
         f"{format_bytes(to_host)} to the host",
         detail=f"Migrations: {n:,}. Whoever touches a page waits for it, so the "
         f"{format_ns(sum(walls) - sum(exposed))} that ran beside kernels are no gain either.",
-        remedy=(
-            "Keep the data in pinned host memory and copy it ahead of its use (cudaHostAlloc and "
-            'cudaMemcpyAsync; memory_kind="pinned_host" in JAX), or call cudaMemPrefetchAsync '
-            "before the kernels that touch it."
-        ),
-        cost_ns=ctx.cost(exposed),
+        remedy=ctx.remedy("unified-memory"),
         evidence=_longest_migrations(ctx, found),
     )
 
@@ -113,35 +99,23 @@ def unified_memory(ctx: Context) -> Iterator[Finding]:
 FINDERS: tuple[Finder, ...] = (pageable_memory, unified_memory)
 
 
-def _moved(cases: Sequence[DeviceCase], picked: Sequence[BoolArray]) -> tuple[int, int, int]:
-    """Number, bytes and summed duration of the picked copies of all cases."""
-    n = n_bytes = copy_ns = 0
-    for case, mask in zip(cases, picked, strict=True):
-        rows = case.rows.select(mask)
-        n += len(rows)
-        n_bytes += int(rows.n_bytes.sum())
-        copy_ns += int((rows.end_ns - rows.start_ns).sum())
-    return n, n_bytes, copy_ns
-
-
 def _pinned_rate(ctx: Context, role: Role, direction: str) -> str:
     """What pinned copies of the direction reach here, else what the link can do."""
-    pinned = [
-        mask & (case.rows.role == role) & (case.rows.n_bytes > 0) & ~pageable(case)
-        for case, mask in zip(ctx.cases, ctx.measured, strict=True)
-    ]
-    _, n_bytes, copy_ns = _moved(ctx.cases, pinned)
-    if n_bytes and copy_ns:
-        return f"Pinned copies of this trace reach {format_rate(n_bytes / copy_ns)} GB/s."
+    pinned = ctx.rows(
+        lambda case: (case.rows.role == role) & (case.rows.n_bytes > 0) & ~pageable(case)
+    )
+    if pinned.n_bytes and pinned.busy_ns:
+        rate = format_rate(pinned.n_bytes / pinned.busy_ns)
+        return f"Pinned copies of this trace reach {rate} GB/s."
     link = ctx.devices[0].link
     peak = link.h2d_gbps if direction == "h2d" else link.d2h_gbps
     return f"The link can do {format_rate(peak)} GB/s ({link.source})." if peak else ""
 
 
-def _host_time(cases: Sequence[DeviceCase], picked: Sequence[BoolArray], copy_ns: int) -> str:
+def _host_time(picked: Rows) -> str:
     """How long the calls held their thread, against the time the copies took on the GPU."""
     held_ns, names = 0, set()
-    for case, mask in zip(cases, picked, strict=True):
+    for case, mask in zip(picked.context.cases, picked.masks, strict=True):
         trace = case.classified.trace
         calls = np.unique(case.launches.of(trace.copies, case.rows.row[mask]))
         calls = calls[calls >= 0]
@@ -151,37 +125,19 @@ def _host_time(cases: Sequence[DeviceCase], picked: Sequence[BoolArray], copy_ns
         return ""
     return (
         f"The calls ({', '.join(sorted(names))}) held their thread for {format_ns(held_ns)}; the "
-        f"copies took {format_ns(copy_ns)} on the GPU."
-    )
-
-
-def _slowest(ctx: Context, picked: Sequence[BoolArray]) -> tuple[Evidence, ...]:
-    weights = [
-        np.where(mask, case.rows.end_ns - case.rows.start_ns, 0)
-        for case, mask in zip(ctx.cases, picked, strict=True)
-    ]
-    return ctx.examples(
-        weights,
-        lambda i, row: (
-            f"{size_text(ctx, i, row)}, {format_ns(int(ctx.exposed_ns[i][row]))} of it exposed"
-        ),
+        f"copies took {format_ns(picked.busy_ns)} on the GPU."
     )
 
 
 def _longest_migrations(
     ctx: Context, found: Sequence[tuple[Transfers, Transfers]]
 ) -> tuple[Evidence, ...]:
-    rows: list[tuple[int, int, int, int, str]] = []
+    rows: list[tuple[int, int, int, str]] = []
     for i, (case, pair) in enumerate(zip(ctx.cases, found, strict=True)):
         for way, moved in zip(("to the device", "to the host"), pair, strict=True):
             length = case.window.covered(moved.start_ns, moved.end_ns)
             for at in np.argsort(-length, kind="stable")[:N_EXAMPLES].tolist():
                 text = f"{format_bytes(int(moved.n_bytes[at]))} {way}"
-                rows.append(
-                    (-int(length[at]), i, int(moved.start_ns[at]), int(moved.end_ns[at]), text)
-                )
-    return tuple(
-        ctx.evidence(i, start, end, text)
-        for length, i, start, end, text in sorted(rows)[:N_EXAMPLES]
-        if length < 0
-    )
+                if length[at] > 0:
+                    rows.append((i, int(moved.start_ns[at]), int(moved.end_ns[at]), text))
+    return ctx.longest(rows)

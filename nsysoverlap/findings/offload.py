@@ -8,10 +8,10 @@ import numpy as np
 
 from ..core.formatting import format_bytes, format_ns, number_of
 from ..measure.relief import Stays, relief_curve, stays
-from ..result.model import Evidence, Finding, Relief, format_share
+from ..result.model import Evidence, Relief, format_share
 from ..steps.labels import parse_label
-from .context import NOTE, WARNING, Context, Finder
-from .facts import MOST_ROWS, a_step, named, ran_xla, size_text, xla_flag
+from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
+from .facts import MOST_ROWS, a_step, named, size_text, xla_flag
 
 LOW_RELIEF = 0.5
 """Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.
@@ -21,10 +21,9 @@ OFFLOAD_BYTES = 1_000_000
 OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
 """HLO ops that XLA makes of offloading; on-device slices are other ops."""
 OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"
-_SLOP = "xla_gpu_memory_limit_slop_factor"
 
 
-def round_trip(ctx: Context) -> Iterator[Finding]:
+def round_trip(ctx: Context) -> Iterator[Found]:
     """Tensors come back right after they left, so that offloading frees little device memory.
 
     Looks at the relief of each device: how many of the bytes offloaded in a step were on the host
@@ -48,25 +47,27 @@ def round_trip(ctx: Context) -> Iterator[Finding]:
     if not low:
         return
     pairs = {i: _pairs(ctx, i) for i in low}
-    lost = {i: _exposed_ns(ctx, i, pairs[i]) for i in low}
+    masks = [np.zeros(len(case.rows), np.bool_) for case in ctx.cases]
+    for i, pair in pairs.items():
+        masks[i][pair.d2h] = masks[i][pair.h2d] = True
+    moved = Rows(ctx, tuple(masks))
+    lost = moved.exposed
     worst = max(low, key=lambda i: lost[i])
     relief = low[worst]
-    yield Finding(
-        code="round-trip",
-        severity=WARNING,
+    yield Cost(ctx.cost(lost), WARNING).found(
         title=(
             f"Offloading frees little: {format_bytes(relief.relief_bytes)} of the "
             f"{format_bytes(relief.offloaded_bytes)} offloaded {a_step(ctx)} were ever on the host "
             f"at once ({format_share(relief.relief_share)})"
         ),
         detail=_stay_detail(ctx, worst, pairs[worst]),
-        remedy=_round_trip_remedy(ctx),
-        cost_ns=ctx.cost(list(lost.values())),
+        remedy=ctx.remedy("round-trip"),
         evidence=_examples(ctx, worst, pairs[worst]),
+        rows=moved,
     )
 
 
-def offload_missing(ctx: Context) -> Iterator[Finding]:
+def offload_missing(ctx: Context) -> Iterator[Found]:
     """The program asks for offloading, yet nothing was offloaded.
 
     Asking means an HLO op of an offload copy (`copy-start`, `dynamic-update-slice-start`) among
@@ -84,26 +85,19 @@ def offload_missing(ctx: Context) -> Iterator[Finding]:
     """
     if not ctx.cases or _graphs_unseen(ctx):
         return
-    for case, measured in zip(ctx.cases, ctx.measured, strict=True):
-        if (measured & (case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES)).any():
-            return
+    if ctx.rows(lambda case: case.rows.n_bytes + case.rows.bytes_estimated >= OFFLOAD_BYTES).n:
+        return
     ops = _offload_ops(ctx)
     if not ops and xla_flag(ctx, OFFLOAD_FLAG) != "true":
         return
     asked = f"--{OFFLOAD_FLAG}=true is set"
     if ops:
         asked = f"The trace names offload copies ({named(ops)})"
-    yield Finding(
-        code="offload-missing",
-        severity=WARNING if ops else NOTE,
+    yield Cost(0, WARNING if ops else NOTE).found(
         title="Offloading is asked for, but nothing was offloaded",
         detail=f"{asked}, and no copy of 1 MB or more went to or came from the host "
         "in the measured time.",
-        remedy=(
-            "Name values that the backward pass needs (checkpoint_name on a layer's input, not on "
-            "the output of a scan) and offload them to pinned_host; "
-            "str(jax.jit(step).trace(...).jaxpr) shows <host> for what is offloaded."
-        ),
+        remedy=ctx.remedy("offload-missing"),
     )
 
 
@@ -133,12 +127,6 @@ def _pairs(ctx: Context, i: int) -> Stays:
     return Stays(found.ns[inside], found.d2h[inside], found.h2d[inside])
 
 
-def _exposed_ns(ctx: Context, i: int, pairs: Stays) -> int:
-    mask = np.zeros(len(ctx.cases[i].rows), np.bool_)
-    mask[pairs.d2h] = mask[pairs.h2d] = True
-    return ctx.exposed(i, mask).length
-
-
 def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
     """How long tensors stayed away, and which operations moved them."""
     if not len(pairs.ns):
@@ -153,22 +141,6 @@ def _stay_detail(ctx: Context, i: int, pairs: Stays) -> str:
     first = np.stack([pairs.d2h, pairs.h2d], axis=1)[:MOST_ROWS].reshape(-1)
     ops = [op for row in first.tolist() if (op := ctx.op(i, row)) is not None]
     return f"{text}{f' Operations: {named(ops, 6)}.' if ops else ''}"
-
-
-def _round_trip_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Keep these tensors on the device, which takes about the same memory; or copy them out "
-            "as soon as they are made and back only one layer before they are used."
-        )
-    slop = xla_flag(ctx, _SLOP)
-    now = f"{slop} here" if slop else "95 by default"
-    return (
-        "Save these tensors on the device instead (save_only_these_names): about the same memory, "
-        "no transfers. If they do not fit, make each D2H finish early: tie it to the next layer's "
-        "output with jax.lax.optimization_barrier, or put the scheduler under memory pressure with "
-        f"a lower --{_SLOP} ({now}; depends on the version; it costs time)."
-    )
 
 
 def _examples(ctx: Context, i: int, pairs: Stays) -> tuple[Evidence, ...]:

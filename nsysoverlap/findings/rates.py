@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns, format_rate
 from ..measure.case import DeviceCase
-from ..result.model import Finding, LinkReport, format_share
+from ..result.model import LinkReport, format_share
 from ..roles.rules import Role
-from .context import NOTE, Context, Finder
+from .context import NOTE, Context, Finder, Found, Rows
 from .facts import a_step, copies, pageable, size_text
 
 LARGE_BYTES = 64_000_000
@@ -28,7 +28,7 @@ MANY_SMALL = 100
 _C2C = "NVLink-C2C"
 
 
-def slow_link(ctx: Context) -> Iterator[Finding]:
+def slow_link(ctx: Context) -> Iterator[Found]:
     """Large copies run far below what the link can do.
 
     Looks at pinned copies of at least 64 MB, one finding for each direction. Far below is under
@@ -49,7 +49,7 @@ def slow_link(ctx: Context) -> Iterator[Finding]:
         yield from _slow_copies(ctx, role, direction)
 
 
-def latency_bound_copies(ctx: Context) -> Iterator[Finding]:
+def latency_bound_copies(ctx: Context) -> Iterator[Found]:
     """Many small copies: each takes a few microseconds whatever its size.
 
     Small is up to 64 KiB, many is 100 a step (in all without steps) on one device, both directions
@@ -62,75 +62,65 @@ def latency_bound_copies(ctx: Context) -> Iterator[Finding]:
 
     **Silent** for fewer copies, and for less than 0.1 % of the time.
     """
-    small = [
-        counted & ~case.rows.by_kernel & (case.rows.n_bytes <= SMALL_BYTES)
-        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
-    ]
-    counts = [int(mask.sum()) for mask in small]
-    if ctx.per_step(max(counts, default=0)) < MANY_SMALL:
-        return
-    cost = ctx.cost([ctx.exposed(i, mask).length for i, mask in enumerate(small)])
-    level = ctx.severity(cost)
-    if level is None:
+    small = ctx.rows(lambda case: ~case.rows.by_kernel & (case.rows.n_bytes <= SMALL_BYTES))
+    counts = [int(mask.sum()) for mask in small.masks]
+    n_most = ctx.per_step(max(counts, default=0))
+    cost = ctx.worth(small.exposed)
+    if n_most < MANY_SMALL or cost is None:
         return
     i = counts.index(max(counts))
-    rows = ctx.cases[i].rows.select(small[i])
+    rows = ctx.cases[i].rows.select(small.masks[i])
     ns = rows.end_ns - rows.start_ns
-    yield Finding(
-        code="latency-bound-copies",
-        severity=level,
-        title=f"{copies(ctx.per_step(counts[i]))} {a_step(ctx)} of at most 64 KiB",
+    yield cost.found(
+        title=f"{copies(n_most)} {a_step(ctx)} of at most 64 KiB",
         detail=(
             f"Each takes {format_ns(int(np.median(ns)))} (median) for "
             f"{format_bytes(int(np.median(rows.n_bytes)))}, that is "
             f"{format_rate(int(rows.n_bytes.sum()) / max(1, int(ns.sum())))} GB/s: the start of a "
             "copy is what takes the time."
         ),
-        remedy=(
-            "Pack them into one copy, or leave the data on the device: no .item(), float(loss) or "
-            "np.asarray inside the step."
-        ),
-        cost_ns=cost,
-        evidence=ctx.examples(_durations(ctx, small), lambda i, row: _rate_text(ctx, i, row)),
+        remedy=ctx.remedy("latency-bound-copies"),
+        evidence=small.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
+        rows=small,
     )
 
 
 FINDERS: tuple[Finder, ...] = (slow_link, latency_bound_copies)
 
 
-def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Finding]:
+def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
     """What `slow_link` finds in one direction."""
     limits = [_limit(device.link, direction) for device in ctx.devices]
-    large = [
-        counted & _large(case, role) for case, counted in zip(ctx.cases, ctx.measured, strict=True)
-    ]
-    slow = [
-        mask & (_rates(case) < limit)
-        for case, mask, limit in zip(ctx.cases, large, limits, strict=True)
-    ]
-    n_bytes, n_slow = _bytes(ctx, large), _bytes(ctx, slow)
-    if not n_slow or n_slow * 10 < n_bytes:
+    large = ctx.rows(lambda case: _large(case, role))
+    slow = Rows(
+        ctx,
+        tuple(
+            mask & (_rates(case) < limit)
+            for case, mask, limit in zip(ctx.cases, large.masks, limits, strict=True)
+        ),
+    )
+    if not slow.n_bytes or slow.n_bytes * 10 < large.n_bytes:
         return
     lost = [
         _lost_ns(case, mask, exposed, limit)
-        for case, mask, exposed, limit in zip(ctx.cases, slow, ctx.exposed_ns, limits, strict=True)
+        for case, mask, exposed, limit in zip(
+            ctx.cases, slow.masks, ctx.exposed_ns, limits, strict=True
+        )
     ]
-    cost = ctx.cost(lost)
-    i = max(range(len(slow)), key=lambda i: int(ctx.cases[i].rows.n_bytes[slow[i]].sum()))
-    durations = _durations(ctx, slow)
-    ns = sum(int(duration.sum()) for duration in durations)
-    n = sum(int(mask.sum()) for mask in slow)
-    yield Finding(
-        code="slow-link",
-        severity=ctx.severity(cost) or NOTE,
+    cost = ctx.worth(lost, NOTE)
+    if cost is None:
+        return
+    most = [int(case.rows.n_bytes[m].sum()) for case, m in zip(ctx.cases, slow.masks, strict=True)]
+    link = ctx.devices[most.index(max(most))].link
+    yield cost.found(
         title=(
-            f"{copies(n, role.name)} far below what the link can do: "
-            f"{format_rate(n_slow / ns)} GB/s"
+            f"{copies(slow.n, role.name)} far below what the link can do: "
+            f"{format_rate(slow.n_bytes / slow.busy_ns)} GB/s"
         ),
-        detail=_link_detail(ctx.devices[i].link, direction, n_slow / n_bytes),
-        remedy=_link_remedy(ctx.devices[i].link),
-        cost_ns=cost,
-        evidence=ctx.examples(durations, lambda i, row: _rate_text(ctx, i, row)),
+        detail=_link_detail(link, direction, slow.n_bytes / large.n_bytes),
+        remedy=ctx.remedy("slow-link", c2c=link.source.startswith(_C2C)),
+        evidence=slow.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
+        rows=slow,
     )
 
 
@@ -162,18 +152,6 @@ def _rates(case: DeviceCase) -> NDArray[np.float64]:
     return result
 
 
-def _bytes(ctx: Context, masks: Sequence[BoolArray]) -> int:
-    return sum(int(c.rows.n_bytes[m].sum()) for c, m in zip(ctx.cases, masks, strict=True))
-
-
-def _durations(ctx: Context, masks: Sequence[BoolArray]) -> list[Int64Array]:
-    """Duration of the picked rows of each case, 0 for others."""
-    return [
-        np.where(mask, case.rows.end_ns - case.rows.start_ns, 0)
-        for case, mask in zip(ctx.cases, masks, strict=True)
-    ]
-
-
 def _rate_text(ctx: Context, i: int, row: int) -> str:
     rate = float(_rates(ctx.cases[i])[row])
     return f"{size_text(ctx, i, row)} at {format_rate(rate)} GB/s"
@@ -188,16 +166,3 @@ def _link_detail(link: LinkReport, direction: str, share: float) -> str:
     if best is not None:
         known.append(f"the fastest large copy of the trace reached {format_rate(best)} GB/s")
     return f"{format_share(share)} of the bytes in large pinned copies; {', '.join(known)}."
-
-
-def _link_remedy(link: LinkReport) -> str:
-    bind = (
-        "Bind each process and its memory to the CPU socket of its GPU: nvidia-smi topo -m shows "
-        "which, then numactl --cpunodebind=N --membind=N."
-    )
-    if link.source.startswith(_C2C):
-        return f"{bind} From the wrong socket GB200 was seen at a third of its rate."
-    return (
-        f"{bind} Check that the link runs at full width: nvidia-smi "
-        "--query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv."
-    )

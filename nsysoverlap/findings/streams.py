@@ -12,16 +12,15 @@ from ..core.formatting import format_at, format_ms, format_ns, short_kernel
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
-from ..result.model import Evidence, Finding
 from ..roles.rules import Role
 from ..trace.host import NEVER
-from .context import Context, Finder
-from .facts import copies, ran_xla, size_text, waits_on_host
+from .context import Context, Finder, Found, Rows
+from .facts import copies, size_text, waits_on_host
 from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 from .waits import SOON_NS
 
 
-def same_stream_as_compute(ctx: Context) -> Iterator[Finding]:
+def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
     """Copies and compute kernels are issued on one stream, so they run one after the other.
 
     Nodes of CUDA graphs are left out; they all carry the stream of their launch.
@@ -45,27 +44,27 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Finding]:
         # Copies of two streams may be exposed at the same time.
         lost.append(min(total, ctx.exposed(i, weight > 0).length))
         weights.append(weight)
-    cost = ctx.cost(lost)
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth(lost)
+    if cost is None:
         return
     n = sum(int(rows.sum()) for streams in shared for rows, _ in streams)
-    yield Finding(
-        code="same-stream-as-compute",
-        severity=level,
+    blamed = ctx.weighted(weights)
+    yield cost.found(
         title=f"{copies(n)} issued on a stream that also computes",
         detail="Work on one stream runs in order: these copies never run beside the kernels of "
-        f"their own stream, {_stream_names(ctx, weights)}.",
-        remedy=(
-            "Issue the copies on a stream of their own, and hand data over with cudaEventRecord "
-            "and cudaStreamWaitEvent."
+        f"their own stream, {_stream_names(blamed)}.",
+        remedy=ctx.remedy("same-stream-as-compute"),
+        evidence=blamed.examples(
+            lambda i, row, ns: (
+                f"{size_text(ctx, i, row)} on stream {_stream_id(ctx.cases[i], row)}, "
+                f"{format_ns(ns)} exposed"
+            )
         ),
-        cost_ns=cost,
-        evidence=ctx.examples(weights, lambda i, row: _exposed_text(ctx, i, row)),
+        rows=blamed,
     )
 
 
-def head_of_line(ctx: Context) -> Iterator[Finding]:
+def head_of_line(ctx: Context) -> Iterator[Found]:
     """Work that compute waits for is queued behind a long transfer on the same stream.
 
     Compute does not need the transfer itself, but something launched after it on its stream, such
@@ -86,29 +85,26 @@ def head_of_line(ctx: Context) -> Iterator[Finding]:
     **Silent** for less than 0.1 % of the time, and for nodes of CUDA graphs.
     """
     blocks = [blocks_of(case) for case in ctx.cases]
-    cost = ctx.cost(
+    cost = ctx.worth(
         [b.union.intersect(idle).length for b, idle in zip(blocks, ctx.idle, strict=True)]
     )
-    level = ctx.severity(cost)
-    if level is None:
+    if cost is None:
         return
-    weights = [
-        block.by_row(len(case.rows), idle)
-        for block, case, idle in zip(blocks, ctx.cases, ctx.idle, strict=True)
-    ]
-    n = sum(int((weight > 0).sum()) for weight in weights)
-    lost = sum(int(weight.sum()) for weight in weights)
-    worst = max(range(len(weights)), key=lambda i: int(weights[i].sum()))
-    yield Finding(
-        code="head-of-line",
-        severity=level,
-        title=f"Work that compute waits for is queued behind {n:,} long "
-        f"{'transfer' if n == 1 else 'transfers'}",
-        detail=f"{format_ns(lost // n)} each on average: {_behind(ctx, blocks)} stood behind a "
-        "transfer on its stream, and the next kernel waited for it.",
-        remedy=_behind_remedy(ctx, worst),
-        cost_ns=cost,
-        evidence=tuple(_block_example(ctx, blocks[i], i, row) for i, row in ctx.worst(weights)),
+    blamed = ctx.weighted(
+        [
+            block.by_row(len(case.rows), idle)
+            for block, case, idle in zip(blocks, ctx.cases, ctx.idle, strict=True)
+        ]
+    )
+    totals = [int(weight.sum()) for weight in blamed.weights or ()]
+    yield cost.found(
+        title=f"Work that compute waits for is queued behind {blamed.n:,} long "
+        f"{'transfer' if blamed.n == 1 else 'transfers'}",
+        detail=f"{format_ns(sum(totals) // blamed.n)} each on average: {_behind(ctx, blocks)} "
+        "stood behind a transfer on its stream, and the next kernel waited for it.",
+        remedy=ctx.remedy("head-of-line", on_host=waits_on_host(ctx, totals.index(max(totals)))),
+        evidence=blamed.examples(lambda i, row, _: _block_text(ctx, blocks[i], i, row)),
+        rows=blamed,
     )
 
 
@@ -224,22 +220,7 @@ def _kind(case: DeviceCase, queue: Queue, at: Int64Array) -> Int64Array:
     return result
 
 
-def _behind_remedy(ctx: Context, i: int) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Give long transfers streams of their own, and issue short copies that compute needs "
-            "on another."
-        )
-    # Only an activation has a checkpoint_name.
-    where = "" if waits_on_host(ctx, i) else " before checkpoint_name"
-    return (
-        "Let the transfer start after that work: pass the offloaded tensor and what the layer "
-        f"still needs through one jax.lax.optimization_barrier{where} (XLA issues asynchronous "
-        "copies on a few streams in turn; depends on the version)."
-    )
-
-
-def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:
+def _block_text(ctx: Context, block: Blocks, i: int, row: int) -> str:
     case = ctx.cases[i]
     trace, queue = case.classified.trace, block.queue
     at = int(np.flatnonzero(block.transfer == row)[0])
@@ -247,30 +228,24 @@ def _block_example(ctx: Context, block: Blocks, i: int, row: int) -> Evidence:
     kind = _KINDS[int(_kind(case, queue, block.queued[at : at + 1])[0])]
     when = format_at(int(queue.start_ns[queued]), int(queue.end_ns[queued]))
     name = short_kernel(trace.names[trace.kernels.name[kernel]])
-    stream = trace.streams[case.rows.stream[row]].stream_id
-    return ctx.example(
-        i,
-        row,
-        f"{size_text(ctx, i, row)} on stream {stream}, behind it "
+    return (
+        f"{size_text(ctx, i, row)} on stream {_stream_id(case, row)}, behind it "
         f"{kind} ({when}) that {name} waits for; "
-        f"compute stands still from {format_ms(int(block.start_ns[at]))} ms",
+        f"compute stands still from {format_ms(int(block.start_ns[at]))} ms"
     )
 
 
-def _exposed_text(ctx: Context, i: int, row: int) -> str:
-    rows, trace = ctx.cases[i].rows, ctx.cases[i].classified.trace
-    stream = trace.streams[rows.stream[row]].stream_id
-    exposed = format_ns(int(ctx.exposed_ns[i][row]))
-    return f"{size_text(ctx, i, row)} on stream {stream}, {exposed} exposed"
+def _stream_id(case: DeviceCase, row: int) -> int:
+    return case.classified.trace.streams[int(case.rows.stream[row])].stream_id
 
 
-def _stream_names(ctx: Context, weights: list[Int64Array]) -> str:
-    """The streams of the rows with a weight: `stream 7` or `streams 7, 13`."""
+def _stream_names(rows: Rows) -> str:
+    """The streams of some rows: `stream 7` or `streams 7, 13`."""
     ids = sorted(
         {
             case.classified.trace.streams[stream].stream_id
-            for case, weight in zip(ctx.cases, weights, strict=True)
-            for stream in np.unique(case.rows.stream[weight > 0]).tolist()
+            for case, mask in zip(rows.context.cases, rows.masks, strict=True)
+            for stream in np.unique(case.rows.stream[mask]).tolist()
         }
     )
     return f"stream{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import format_ns, short_kernel
 from ..core.intervals import IntervalSet
-from ..result.model import Finding, format_share
+from ..result.model import format_share
 from ..roles.rules import Role
-from .context import Context, Finder
+from .context import Context, Finder, Found, Rows
 from .facts import (
     MOST_ROWS,
     copies,
@@ -19,20 +19,17 @@ from .facts import (
     named,
     pageable,
     pinned_outside_graphs,
-    ran_xla,
     size_text,
     spans,
     waits_on_host,
-    xla_flag,
 )
 from .waits import SOON_NS, Waits, waits_of
 
 MOSTLY_ALONE = 0.98
 """Share of their time without anything beside them at which copies count as not overlapped."""
-SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 
 
-def late_h2d(ctx: Context) -> Iterator[Finding]:
+def late_h2d(ctx: Context) -> Iterator[Found]:
     """Compute waits for data that comes from the host, because its copy was issued too late.
 
     Looks at H2D copies from pinned memory outside CUDA graphs. Compute waits for one where a
@@ -50,33 +47,26 @@ def late_h2d(ctx: Context) -> Iterator[Finding]:
 
     **Silent** for less than 0.1 % of the time, and for copies that nothing waits for.
     """
-    waits = []
-    for case in ctx.cases:
-        mine = (case.rows.role == Role.H2D) & pinned_outside_graphs(case)
-        waits.append(waits_of(case).pick(mine))
+    waits = [
+        waits_of(case).pick((case.rows.role == Role.H2D) & pinned_outside_graphs(case))
+        for case in ctx.cases
+    ]
     totals = [wait.total_ns for wait in waits]
-    cost = ctx.cost(totals)
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth(totals)
+    if cost is None:
         return
-    weights = _weights(ctx, waits)
-    n_late = sum(int((weight > 0).sum()) for weight in weights)
-    n_all = sum(
-        int(((case.rows.role == Role.H2D) & counted).sum())
-        for case, counted in zip(ctx.cases, ctx.measured, strict=True)
-    )
-    yield Finding(
-        code="late-h2d",
-        severity=level,
-        title=f"Compute waits for {n_late:,} of {copies(n_all, 'H2D')}, issued too late",
-        detail=" ".join(filter(None, (_room(ctx, weights), _ops_detail(ctx, weights)))),
-        remedy=_late_remedy(ctx, waits_on_host(ctx, totals.index(max(totals)))),
-        cost_ns=cost,
-        evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
+    late = _waited(ctx, waits)
+    n_all = ctx.rows(lambda case: case.rows.role == Role.H2D).n
+    yield cost.found(
+        title=f"Compute waits for {late.n:,} of {copies(n_all, 'H2D')}, issued too late",
+        detail=" ".join(filter(None, (_room(late), _ops_detail(late)))),
+        remedy=ctx.remedy("late-h2d", on_host=waits_on_host(ctx, totals.index(max(totals)))),
+        evidence=late.examples(_wait_text(ctx, waits)),
+        rows=late,
     )
 
 
-def nothing_beside(ctx: Context) -> Iterator[Finding]:
+def nothing_beside(ctx: Context) -> Iterator[Found]:
     """No copy of a device runs beside anything: each is waited for before work goes on.
 
     Looks at devices whose pinned copies, outside CUDA graphs, lie to at least 98 % beside neither
@@ -99,27 +89,21 @@ def nothing_beside(ctx: Context) -> Iterator[Finding]:
         alone = wall.subtract(hiding(case)).length
         mine &= alone >= MOSTLY_ALONE * wall.length
         waits.append(waits_of(case).pick(mine))
-    totals = [wait.total_ns for wait in waits]
-    cost = ctx.cost(totals)
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth([wait.total_ns for wait in waits])
+    if cost is None:
         return
-    weights = _weights(ctx, waits)
-    n_waited = sum(int((weight > 0).sum()) for weight in weights)
-    yield Finding(
-        code="nothing-beside",
-        severity=level,
-        title=f"Nothing runs beside the copies: compute stands still for {n_waited:,} of them",
-        detail="Each copy is waited for as soon as it is issued, in both directions."
-        if _both_directions(ctx, waits)
-        else "Each copy is waited for as soon as it is issued.",
-        remedy=_beside_remedy(ctx),
-        cost_ns=cost,
-        evidence=ctx.examples(weights, lambda i, row: _wait_text(ctx, waits[i], i, row)),
+    waited = _waited(ctx, waits)
+    both = ", in both directions" if _both_directions(ctx, waits) else ""
+    yield cost.found(
+        title=f"Nothing runs beside the copies: compute stands still for {waited.n:,} of them",
+        detail=f"Each copy is waited for as soon as it is issued{both}.",
+        remedy=ctx.remedy("nothing-beside"),
+        evidence=waited.examples(_wait_text(ctx, waits)),
+        rows=waited,
     )
 
 
-def d2h_tail(ctx: Context) -> Iterator[Finding]:
+def d2h_tail(ctx: Context) -> Iterator[Found]:
     """D2H copies run on after the last work of a step, where nothing can hide them.
 
     Looks at what of D2H copies to pinned memory lies after the last compute, communication or
@@ -134,42 +118,32 @@ def d2h_tail(ctx: Context) -> Iterator[Finding]:
 
     **Silent** for less than 0.1 % of the time, and where work follows.
     """
-    tails, masks = [], []
-    for case in ctx.cases:
-        tails.append(_after_work(*spans(case), hiding(case)))
-        masks.append((case.rows.role == Role.D2H) & ~pageable(case))
+    tails = [_after_work(*spans(case), hiding(case)) for case in ctx.cases]
+    out = ctx.rows(lambda case: (case.rows.role == Role.D2H) & ~pageable(case), everywhere=True)
     lost = [
         case.rows.select(mask).union.intersect(tail).length
-        for case, mask, tail in zip(ctx.cases, masks, tails, strict=True)
+        for case, mask, tail in zip(ctx.cases, out.masks, tails, strict=True)
     ]
-    cost = ctx.cost(lost)
-    level = ctx.severity(cost)
-    if level is None:
+    cost = ctx.worth(lost)
+    if cost is None:
         return
-    weights = [
-        np.where(mask, tail.covered(case.rows.start_ns, case.rows.end_ns), 0)
-        for case, mask, tail in zip(ctx.cases, masks, tails, strict=True)
-    ]
-    n_tail = sum(int((weight > 0).sum()) for weight in weights)
+    late = ctx.weighted(
+        [
+            np.where(mask, tail.covered(case.rows.start_ns, case.rows.end_ns), 0)
+            for case, mask, tail in zip(ctx.cases, out.masks, tails, strict=True)
+        ]
+    )
     where = "of a step" if ctx.n_steps else "of the trace"
-    yield Finding(
-        code="d2h-tail",
-        severity=level,
-        title=f"{copies(n_tail, 'D2H')} after the last work {where}, with nothing to hide behind",
-        detail=" ".join(filter(None, (_tail_share(ctx, lost), _ops_detail(ctx, weights)))),
-        remedy=(
-            "Issue these copies earlier, right behind the kernel that made the data, or let the "
-            "next step's work start before they are done: no jax.block_until_ready, "
-            "cudaDeviceSynchronize or .item() between steps."
+    yield cost.found(
+        title=(f"{copies(late.n, 'D2H')} after the last work {where}, with nothing to hide behind"),
+        detail=" ".join(filter(None, (_tail_share(ctx, lost), _ops_detail(late)))),
+        remedy=ctx.remedy("d2h-tail"),
+        evidence=late.examples(
+            lambda i, row, ns: (
+                f"{size_text(ctx, i, row)}, the last {format_ns(ns)} after all work {where}"
+            )
         ),
-        cost_ns=cost,
-        evidence=ctx.examples(
-            weights,
-            lambda i, row: (
-                f"{size_text(ctx, i, row)}, the last "
-                f"{format_ns(int(weights[i][row]))} after all work {where}"
-            ),
-        ),
+        rows=late,
     )
 
 
@@ -186,44 +160,47 @@ def _after_work(start: Int64Array, end: Int64Array, work: IntervalSet) -> Interv
     return IntervalSet.from_spans(done[worked], end[worked])
 
 
-def _weights(ctx: Context, waits: list[Waits]) -> list[Int64Array]:
-    return [w.by_row(len(case.rows)) for w, case in zip(waits, ctx.cases, strict=True)]
+def _waited(ctx: Context, waits: list[Waits]) -> Rows:
+    """The rows that compute waited for, by how long it did."""
+    return ctx.weighted(
+        [w.by_row(len(case.rows)) for w, case in zip(waits, ctx.cases, strict=True)]
+    )
 
 
-def _wait_text(ctx: Context, waits: Waits, i: int, row: int) -> str:
-    """What a copy held up, and for how long."""
-    case = ctx.cases[i]
-    trace = case.classified.trace
-    mine = np.flatnonzero(waits.transfer == row)
-    ns = int((waits.end_ns - waits.start_ns)[mine].sum())
-    kernel = short_kernel(trace.names[trace.kernels.name[waits.kernel[mine[-1]]]])
-    return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
+def _wait_text(ctx: Context, waits: list[Waits]) -> Callable[[int, int, int], str]:
+    """What says of a copy what it held up, and for how long."""
+
+    def text(i: int, row: int, ns: int) -> str:
+        trace = ctx.cases[i].classified.trace
+        last = waits[i].kernel[np.flatnonzero(waits[i].transfer == row)[-1]]
+        kernel = short_kernel(trace.names[trace.kernels.name[last]])
+        return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
+
+    return text
 
 
-def _ops_detail(ctx: Context, weights: list[Int64Array]) -> str:
+def _ops_detail(rows: Rows) -> str:
     """Which operations it is, in order of what they cost; '' where the trace does not say."""
     cost: dict[str, int] = {}
-    for i, weight in enumerate(weights):
-        dearest = np.argsort(-weight, kind="stable")[:MOST_ROWS]
-        for row in dearest[weight[dearest] > 0].tolist():
-            op = ctx.op(i, row)
-            if op is not None:
-                cost[op] = cost.get(op, 0) + int(weight[row])
+    for i, row, ns in rows.worst(MOST_ROWS):
+        op = rows.context.op(i, row)
+        if op is not None:
+            cost[op] = cost.get(op, 0) + ns
     ordered = sorted(cost, key=lambda op: (-cost[op], op))
     return f"By cost: {named(ordered)}." if ordered else ""
 
 
-def _room(ctx: Context, weights: list[Int64Array]) -> str:
+def _room(late: Rows) -> str:
     """How long no H2D had run when the late copies started: the room to issue them earlier.
 
     Copies that started right behind another one were held up by that one; they do not count.
     """
     rooms = [np.empty(0, np.int64)]
-    for i, weight in enumerate(weights):
-        rows = ctx.cases[i].rows
+    for case, mask in zip(late.context.cases, late.masks, strict=True):
+        rows = case.rows
         h2d = np.flatnonzero(rows.role == Role.H2D)
         free = rows.start_ns[h2d][1:] - np.maximum.accumulate(rows.end_ns[h2d])[:-1]
-        rooms.append(free[(free > SOON_NS) & (weight[h2d][1:] > 0)])
+        rooms.append(free[(free > SOON_NS) & mask[h2d][1:]])
     free = np.concatenate(rooms)
     if not len(free):
         return ""
@@ -244,61 +221,3 @@ def _both_directions(ctx: Context, waits: list[Waits]) -> bool:
         for wait, case in zip(waits, ctx.cases, strict=True)
     ]
     return any(len(role) > 1 for role in roles)
-
-
-def _late_remedy(ctx: Context, on_host: bool) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Issue the copy one layer ahead: cudaMemcpyAsync on a stream of its own, and "
-            "cudaStreamWaitEvent on its event only before the kernel that uses the data."
-        )
-    if xla_flag(ctx, SCHEDULER) == "false":
-        return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS; without it XLA issues a copy only where its "
-            "data is used."
-        )
-    if on_host:
-        earlier = (
-            "the reload earlier. Most of this was on the host when the step began (optimizer "
-            "state, parameters), so that no work of the step has to come first: tie its source to "
-            "an earlier result with jax.lax.optimization_barrier."
-        )
-    else:
-        earlier = (
-            "the reload one or two layers ahead: tie its source to an earlier gradient with "
-            "jax.lax.optimization_barrier, or carry the reloaded tensor through the scan."
-        )
-    return (
-        f"{_start(ctx)} {earlier} XLA's scheduler counts a fixed time for a host copy whatever its "
-        "size (5 ms in 2026, depends on the version), so split tensors that take longer into "
-        "pieces."
-    )
-
-
-def _start(ctx: Context) -> str:
-    """`Start`, and what to look at before where the trace cannot tell whether the scheduler ran."""
-    if xla_flag(ctx, SCHEDULER) == "true":
-        return "Start"
-    return (
-        f"Make sure that --{SCHEDULER}=true is set: XLA_FLAGS of this run does not say so, and "
-        "options given to the compiler are not in a trace. If it is, start"
-    )
-
-
-def _beside_remedy(ctx: Context) -> str:
-    if not ran_xla(ctx):
-        return (
-            "Copy with cudaMemcpyAsync on a stream of its own and do not wait for it "
-            "(cudaStreamWaitEvent, cudaStreamSynchronize) before there is other work to run."
-        )
-    asked = xla_flag(ctx, SCHEDULER)
-    if asked != "true":
-        unseen = "" if asked else " (options given to the compiler are not in a trace)"
-        return (
-            f"Set --{SCHEDULER}=true in XLA_FLAGS{unseen}: without it XLA waits for each copy "
-            "right after issuing it."
-        )
-    return (
-        f"--{SCHEDULER}=true is set, so what is left is dependence: each copy's result is needed "
-        "at once. Start H2D copies earlier with jax.lax.optimization_barrier."
-    )

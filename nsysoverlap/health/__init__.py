@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified
-from . import capture, content
+from . import capture, content, impossible, losses
+from .blocking import accept
 from .subject import Case, Check
 
 _SEVERITIES = ("error", "warning", "note")
@@ -22,6 +23,15 @@ CHECKS: tuple[Check, ...] = (
     capture.no_gpu_activity,
     capture.opaque_graphs,
     capture.graphs_without_rows,
+    losses.lost_copies,
+    losses.lost_launches,
+    losses.lost_end,
+    losses.lost_process,
+    impossible.copies_without_time,
+    impossible.duplicate_rows,
+    impossible.overlap_in_streams,
+    impossible.beyond_capture,
+    losses.lost_head,
     content.dropped_rows,
     capture.missing_tables,
     content.unknown_copies,
@@ -29,7 +39,6 @@ CHECKS: tuple[Check, ...] = (
     content.unnamed_kernels,
     content.no_transfers,
     capture.launches_without_rows,
-    capture.copies_without_rows,
     capture.profiler_overhead,
     content.unproven_devices,
     capture.derived,
@@ -42,13 +51,15 @@ def judge(
     devices: Sequence[DeviceReport],
     window: Window,
     notes: Sequence[HealthEntry] = (),
+    accepted: Sequence[str] = (),
 ) -> tuple[HealthEntry, ...]:
     """All health entries of one trace, errors first, each naming the trace.
 
-    `window` is the time that was measured, `notes` are what earlier stages noticed.
+    `window` is the time that was measured, `notes` are what earlier stages noticed, `accepted` are
+    codes that shall stop nothing.
     """
     case = Case(classified, devices, window)
-    entries = [*notes, *(entry for check in CHECKS for entry in check(case))]
+    entries = accept([*notes, *(entry for check in CHECKS for entry in check(case))], accepted)
     entries.sort(key=lambda entry: _SEVERITIES.index(entry.severity))
     name = classified.trace.info.file_name
     return tuple(replace(entry, trace=name) for entry in entries)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from ..core.formatting import format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..result.model import HealthEntry, format_share
-from ..trace import schema
+from ..trace.capture_facts import FAILED, speaks_of_loss
 from .subject import Case, touches
 
-_LOST = "Error when processing events"
 _MAYBE_LOST = "Not all CUDA events"
 _RECAPTURE_NODES = "Capture again with `nsys profile --cuda-graph-trace=node`."
 _MOSTLY_OPAQUE = 0.5
@@ -22,18 +19,22 @@ _MOSTLY_OPAQUE = 0.5
 def events_lost(case: Case) -> Iterator[HealthEntry]:
     """Work that was launched and not recorded."""
     facts = case.classified.trace.facts
-    n_errors = sum(_LOST in text for _, text in facts.diagnostics)
+    said = [text for level, text in facts.diagnostics if speaks_of_loss(level, text)]
     hint = (
         "Capture again; a shorter window (cudaProfilerStart/Stop) or an nsys as new as the "
         "driver helps."
     )
-    if n_errors:
+    if said:
+        failed = sum(bool(FAILED.search(text)) for text in said)
+        what = f"could not process events ({failed:,} x)"
+        if not failed:
+            what = f"says: {' '.join(said[0].split()).rstrip('.')}"
         yield HealthEntry(
             "events-lost",
             "error",
-            f"nsys could not process events ({n_errors:,} x), so GPU work is missing.",
+            f"nsys {what}, so GPU work is missing.",
             hint,
-            count=n_errors,
+            count=len(said),
         )
         return
     n_calls = facts.launches.n_launches or 0
@@ -168,7 +169,7 @@ def diagnostics(case: Case) -> Iterator[HealthEntry]:
     messages = Counter(
         (level, " ".join(text.split()))
         for level, text in case.classified.trace.facts.diagnostics
-        if _LOST not in text
+        if not speaks_of_loss(level, text)
     )
     for (level, text), n in sorted(messages.items(), key=lambda item: (-item[0][0], item[0][1])):
         yield HealthEntry(
@@ -197,22 +198,4 @@ def derived(case: Case) -> Iterator[HealthEntry]:
             "derived-trace",
             "note",
             "The export was cut or rewritten by another tool after nsys wrote it.",
-        )
-
-
-def copies_without_rows(case: Case) -> Iterator[HealthEntry]:
-    """Copies that were asked for while the export holds none."""
-    trace = case.classified.trace
-    is_copy = np.array(
-        [bool(schema.ASYNC_COPY_API.match(name)) for name in trace.host.api_names], np.bool_
-    )
-    n = int(is_copy[trace.host.calls.name].sum()) if len(is_copy) else 0
-    if case.has_rows and n and not len(trace.copies) and not len(trace.graphs):
-        yield HealthEntry(
-            "copies-without-rows",
-            "warning",
-            f"{number_of(n, 'asynchronous copy was', 'asynchronous copies were')} launched, but "
-            "the export holds not one copy.",
-            "Transfers may be missing; export all tables, or capture again.",
-            count=n,
         )

@@ -9,11 +9,11 @@ import numpy as np
 from ..core.formatting import format_ns, number_of
 from ..result.model import HealthEntry
 from ..roles.rules import comm_like_compute
+from ..trace.cupti import COPY_KINDS, CopyKind
 from ..trace.model import short_name
 from .subject import Case
 
 _SHOWN_NAMES = 3
-_LAST_COPY_KIND = 13
 
 
 def _count(n: int) -> str:
@@ -57,7 +57,7 @@ def no_transfers(case: Case) -> Iterator[HealthEntry]:
 def unknown_copies(case: Case) -> Iterator[HealthEntry]:
     """Copies of a kind unknown here."""
     kinds = case.classified.trace.copies.copy_kind
-    unknown = (kinds == 0) | (kinds > _LAST_COPY_KIND)
+    unknown = (kinds == CopyKind.UNKNOWN) | (kinds >= len(COPY_KINDS))
     if unknown.any():
         shown = ", ".join(str(kind) for kind in np.unique(kinds[unknown]))
         n = int(unknown.sum())

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from .._version import __version__
 from ..core.errors import ConfigError, NsysOverlapError
 from ..core.formatting import number_of
+from ..core.json_model import Document, plain
 from ..core.output import write_atomically
 from ..result.metrics import METRICS, Metric, Scope
 from ..result.model import DIRECTIONS, OperationReport, OverlapReport
@@ -24,8 +24,19 @@ FORMAT_VERSION = 1
 _HINT = "Write one with `nsysoverlap gate TRACE --write-baseline FILE`."
 
 
+_ASKED = {"rules": "kernel rules", "steps_asked": "steps as asked for", "links": "link rates"}
+"""Fields of a basis that a comparison needs to be equal, and that older files lack."""
+
 DEFAULT_MAX_DROP = Fraction(1, 100)
 """Drop of the hidden share that a baseline allows when no limit is given."""
+
+
+@dataclass(frozen=True)
+class BaselineFile(Document):
+    """A report, without streams and examples, that later runs are measured against."""
+
+    json_format: ClassVar = (FORMAT, FORMAT_VERSION)
+    report: OverlapReport
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,11 @@ class Baseline:
         """Why the baseline must not be compared with a report."""
         return mismatches(report, self.report)
 
+    def untold(self) -> list[str]:
+        """What an older file does not say of how it was measured."""
+        basis = self.report.basis
+        return [what for name, what in _ASKED.items() if getattr(basis, name) is None]
+
 
 def unfit_reason(report: OverlapReport) -> str | None:
     """Why a report is no baseline; None where the hidden share of a direction is known."""
@@ -74,13 +90,7 @@ def write_baseline(path: Path, report: OverlapReport) -> None:
         devices=tuple(replace(device, streams=()) for device in report.devices),
         findings=tuple(replace(finding, evidence=()) for finding in report.findings),
     )
-    values = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "report": small.to_dict(),
-    }
-    write_atomically(path, json.dumps(values, indent=1, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(plain(BaselineFile(small)), indent=1, allow_nan=False) + "\n")
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -143,9 +153,22 @@ def mismatches(now: OverlapReport, then: OverlapReport) -> list[str]:
             f"it took transfer kernels as {then.basis.transfer_kernels}, "
             f"this run as {now.basis.transfer_kernels}"
         )
+    for name, what in _ASKED.items():
+        before, this = getattr(then.basis, name), getattr(now.basis, name)
+        if before is not None and this is not None and before != this:
+            found.append(f"its {what} are {before}, here {this}")
+    if None not in (then.basis.steps_asked, now.basis.steps_asked) and (
+        then.basis.steps != now.basis.steps
+    ):
+        found.append(f"its steps are {then.basis.steps}, here {now.basis.steps}")
     gpus = [sorted({d.gpu_name or "unknown GPU" for d in report.devices}) for report in (then, now)]
     if gpus[0] != gpus[1]:
         found.append(f"it ran on {', '.join(gpus[0])}, this run on {', '.join(gpus[1])}")
+    ranks_then, ranks_now = ({t.rank for t in r.traces} - {None} for r in (then, now))
+    gone = sorted(rank for rank in ranks_then - ranks_now if rank is not None)
+    if gone and len(ranks_now) == len(now.traces):
+        ranks = "rank" if len(gone) == 1 else "ranks"
+        found.append(f"its {ranks} {', '.join(map(str, gone))} did not come")
     n_then, n_now = len(then.devices), len(now.devices)
     if n_then != n_now:
         found.append(f"it has {number_of(n_then, 'device')}, this run {n_now:,}")

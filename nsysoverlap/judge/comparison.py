@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ..core.late import late
 from ..core.limits import Unit
 from ..result.metrics import METRICS, Scope
 from ..result.model import Finding, OperationReport, OverlapReport
@@ -90,10 +91,7 @@ class Comparison:
         return next((change for change in self.split if change.name == "step_ms"), None)
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import blocks_html
-        from ..show.say_comparison import comparison_blocks
-
-        return blocks_html(comparison_blocks(self))
+        return str(late("result_html")(self))
 
 
 def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "B")) -> Comparison:

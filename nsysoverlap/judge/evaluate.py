@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ..core.formatting import number_of
 from ..core.limits import Unit, format_value
+from ..health.blocking import blocks
 from ..result.metrics import METRICS, Metric, Scope
 from ..result.model import DIRECTIONS, HealthEntry, OperationReport, OverlapReport
 from ..result.scopes import Measured, has_steps, measure
@@ -22,8 +23,6 @@ from .verdicts import Loss, Spread, Status, Verdict, Verdicts
 MAX_LOSSES = 3
 MAX_NOTES = 5
 _NOTE_LENGTH = 240
-_UNSEEN = ("unknown-copy-kind", "graph-launches-without-rows")
-_LEFT_OUT = ("rows-without-timestamp", "rows-ending-early", "rows-unreadable")
 
 
 class Reference(Protocol):
@@ -52,6 +51,9 @@ class Reference(Protocol):
     def mismatches(self, report: OverlapReport) -> list[str]:
         """Why it must not be compared with a report."""
 
+    def untold(self) -> list[str]:
+        """What it does not say of how it was measured, so that a mismatch cannot be seen."""
+
 
 def check(report: OverlapReport, requirements: Sequence[str | Requirement]) -> Verdicts:
     """Judge a report by requirements such as `h2d.hidden@worst-rank >= 60%`.
@@ -71,7 +73,7 @@ def judge(
     unreadable: Sequence[str] = (),
 ) -> Verdicts:
     """All verdicts. `unreadable` says of each trace that could not be read why not."""
-    blockers = _blockers(report, unreadable)
+    blockers = _blockers(report, unreadable, reference is not None)
     verdicts = [_absolute(report, requirement) for requirement in thresholds.requirements]
     if reference is not None:
         verdicts += _relative(report, thresholds, reference)
@@ -85,15 +87,16 @@ def judge(
         basis=basis_line(report),
         baseline=reference.name if reference else None,
         blockers=blockers,
-        notes=_notes(report),
+        notes=(*_untold(reference), *_notes(report)),
+        accepted=tuple(dict.fromkeys(e.code for e in report.health if e.accepted)),
     )
     if reference is None or result.status is not Status.FAILED:
         return result
     return replace(result, losses=biggest_losses(report.operations, reference.operations))
 
 
-def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ...]:
-    errors = [e for e in report.health if e.severity == "error" or _may_hide_transfers(e)]
+def _blockers(report: OverlapReport, unreadable: Sequence[str], compared: bool) -> tuple[str, ...]:
+    errors = [entry for entry in report.health if blocks(entry, compared)]
     several = len(report.traces) > 1
     reasons = [
         (f"{e.trace}: " if several and e.trace else "")
@@ -105,19 +108,25 @@ def _blockers(report: OverlapReport, unreadable: Sequence[str]) -> tuple[str, ..
     return (*unreadable, *reasons)
 
 
-def _may_hide_transfers(entry: HealthEntry) -> bool:
-    """Whether copies are missing: those left could look better than all of them would."""
-    left_out = entry.code in _LEFT_OUT and "MEMCPY" in entry.message
-    return left_out or entry.code in _UNSEEN
+def _untold(reference: Reference | None) -> list[str]:
+    missing = reference.untold() if reference is not None else []
+    if reference is None or not missing:
+        return []
+    return [
+        f"Warning: {reference.name} does not tell its {', '.join(missing)}: renew it, so that a "
+        "run measured otherwise is not compared with it."
+    ]
 
 
 def _notes(report: OverlapReport) -> tuple[str, ...]:
     """Warnings that stop no gate, a line for each kind: what is measured may be off by them."""
     kinds: dict[str, list[HealthEntry]] = {}
     for entry in report.health:
-        if entry.severity == "warning" and not _may_hide_transfers(entry):
+        if entry.severity == "warning" and not blocks(entry):
             kinds.setdefault(entry.code, []).append(entry)
-    lines = [_note(entries, len(report.traces) > 1) for entries in kinds.values()]
+    # What was accepted comes first, and is never left out.
+    groups = sorted(kinds.values(), key=lambda entries: not entries[0].accepted)
+    lines = [_note(entries, len(report.traces) > 1) for entries in groups]
     if len(lines) > MAX_NOTES:
         rest = f"Warning: {len(lines) - MAX_NOTES} more kinds of warning; `nsysoverlap report`"
         lines[MAX_NOTES:] = [f"{rest} shows them all."]

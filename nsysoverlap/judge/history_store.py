@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, UsageError
-from ..result.model import OperationReport, Overlap, OverlapReport
+from ..result.model import OperationReport, OverlapReport
 from .history_database import HINT, Told, open_database, say_nothing
 
 if TYPE_CHECKING:
@@ -41,7 +41,17 @@ class Run:
     basis: str
     transfer_kernels: str
     n_steps: int
+    measured: str | None
+    accepted: str | None
     values: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Runs of a database, oldest first; `name` is the base name of its file."""
+
+    name: str
+    runs: tuple[Run, ...]
 
 
 def parse_labels(texts: Iterable[str]) -> dict[str, str]:
@@ -80,13 +90,14 @@ def record(
     A run that is there already stays as it is unless `replace` is set. Raises `ConfigError` for a
     file that is no run history or a newer one, `NsysOverlapError` where it cannot be written.
     """
-    from .history_tables import create_tables, insert_run
+    from .history_tables import bring_up_to_date, create_tables, insert_run
 
     when = (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
     with open_database(path, told, write=True) as db:
         if _is_empty(db):
             create_tables(db)
         _check_ours(db, path)
+        bring_up_to_date(db)
         found = db.conn.execute("SELECT id FROM runs WHERE content_hash = ?", [content]).fetchone()
         if found is not None and not replace:
             db.conn.execute("ROLLBACK")
@@ -139,7 +150,7 @@ def _quoted(search: str) -> str:
 
 
 def _run(row: Mapping[str, Any]) -> Run:
-    from .history_tables import RUN_VALUES
+    from .history_tables import RUN_VALUES, value_of
 
     return Run(
         run_id=row["id"],
@@ -153,7 +164,9 @@ def _run(row: Mapping[str, Any]) -> Run:
         basis=row["basis"],
         transfer_kernels=row["transfer_kernels"],
         n_steps=row["n_steps"],
-        values={name: row[name] for name in RUN_VALUES},
+        measured=row.get("measured"),
+        accepted=row.get("accepted"),
+        values={name: value_of(row, "runs", name) for name in RUN_VALUES},
     )
 
 
@@ -161,25 +174,11 @@ def read_operations(
     path: Path, run_id: int, told: Told = say_nothing
 ) -> tuple[OperationReport, ...]:
     """The operations of one run; rates and estimated bytes are not stored."""
+    from .history_tables import read_operation
+
     with open_database(path, told) as db:
-        return tuple(
-            OperationReport(
-                op=row["op"],
-                label=row["label"],
-                direction=row["direction"],
-                overlap=Overlap(
-                    n=row["n"],
-                    bytes=row["bytes"],
-                    wall_ns=row["wall_ns"],
-                    hidden_by_compute_ns=row["hidden_by_compute_ns"],
-                    hidden_by_comm_ns=row["hidden_by_comm_ns"],
-                    exposed_ns=row["exposed_ns"],
-                ),
-                exposed_per_step_ns=row["exposed_per_step_ns"],
-                followed_by=row["followed_by"],
-            )
-            for row in db.table("operations").rows_where("run_id = ?", [run_id], order_by="id")
-        )
+        rows = db.table("operations").rows_where("run_id = ?", [run_id], order_by="id")
+        return tuple(map(read_operation, rows))
 
 
 def _is_empty(db: Database) -> bool:

@@ -9,32 +9,26 @@ object with a full-text index.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
+from ..core.limits import Unit
+from ..result.columns import Column, Place, Row, at, lifted
 from ..result.metrics import METRICS, Scope
-from ..result.model import DIRECTIONS, DeviceReport, Overlap, OverlapReport, StepReport
+from ..result.model import DIRECTIONS, DeviceReport, OperationReport, Overlap, OverlapReport
+from ..result.quantities import BUDGET, RELIEF
 from ..result.scopes import measure
+from ..result.tables import DEVICE, FINDING, OPERATION, STEP, directed
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
 APPLICATION_ID = 0x6E736F76
 """Marks the file as ours: "nsov"."""
-VERSION = 1
+VERSION = 2
 
-_TIMES = ("wall_ns", "hidden_by_compute_ns", "hidden_by_comm_ns", "exposed_ns")
-_OVERLAP: dict[str, type] = {
-    "n": int,
-    "bytes": int,
-    **dict.fromkeys(_TIMES, int),
-    "hidden_share": float,
-}
-_DIRECTED: dict[str, type] = {
-    f"{direction}_{name}": kind for direction in DIRECTIONS for name, kind in _OVERLAP.items()
-}
 
 RUN_VALUES: Mapping[str, tuple[str, Scope]] = {
     "h2d_hidden_share": ("h2d.hidden", Scope.TOTAL),
@@ -42,11 +36,48 @@ RUN_VALUES: Mapping[str, tuple[str, Scope]] = {
     "both_hidden_share": ("both.hidden", Scope.TOTAL),
     "both_covered_share": ("both.covered", Scope.TOTAL),
     "worst_device_exposed_ns": ("both.exposed_ms", Scope.WORST_DEVICE),
-    "exposed_per_step_ns": ("both.exposed_ms", Scope.STEP_MEDIAN),
+    "exposed_step_median_ns": ("both.exposed_ms", Scope.STEP_MEDIAN),
     "step_ns": ("step_ms", Scope.STEP_MEDIAN),
     "relief_share": ("relief", Scope.TOTAL),
 }
 """Columns of `runs` that hold a metric over a scope."""
+FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "runs": {"exposed_step_median_ns": "exposed_per_step_ns"},
+    "operations": {"exposed_step_mean_ns": "exposed_per_step_ns"},
+}
+"""What version 1 called columns: a median and a mean by one name."""
+
+
+def _stored(columns: Iterable[Column[Row]], **names: str) -> tuple[Column[Row], ...]:
+    """The columns that are kept; some have names of their own here."""
+    return tuple(replace(c, name=names.get(c.name, c.name)) for c in at(columns, Place.STORED))
+
+
+_DEVICE: tuple[Column[DeviceReport], ...] = _stored(
+    (
+        *DEVICE,
+        Column(
+            "window_ns", Unit.TIME, "", lambda d: d.window_ns[1] - d.window_ns[0], "", Place.STORED
+        ),
+        *directed(DIRECTIONS),
+        *lifted(BUDGET, lambda device: device.time_budget),
+        *lifted(RELIEF, lambda device: device.relief),
+    )
+)
+_STEP = _stored(STEP, index="step")
+_OPERATION = _stored(OPERATION, exposed_per_step_ns="exposed_step_mean_ns")
+_FINDING = _stored(FINDING)
+
+
+def _types(columns: Iterable[Column[Any]]) -> dict[str, type]:
+    kinds = {Unit.NAME: str, Unit.SHARE: float, Unit.RATE: float}
+    return {column.name: kinds.get(column.unit, int) for column in columns}
+
+
+def _row(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
+    values = {column.name: column.take(row) for column in columns}
+    return {n: float(v) if isinstance(v, Fraction) else v for n, v in values.items()}
+
 
 _COLUMNS: dict[str, dict[str, type]] = {
     "runs": {
@@ -61,58 +92,16 @@ _COLUMNS: dict[str, dict[str, type]] = {
         "basis": str,
         "transfer_kernels": str,
         "n_steps": int,
+        "measured": str,
+        "accepted": str,
         "nsys_version": str,
         "generator": str,
         **{name: float if name.endswith("_share") else int for name in RUN_VALUES},
     },
-    "devices": {
-        "id": int,
-        "run_id": int,
-        "trace": str,
-        "rank": int,
-        "pid": int,
-        "device_id": int,
-        "gpu_name": str,
-        "window_ns": int,
-        **_DIRECTED,
-        **dict.fromkeys(
-            ("compute_ns", "comm_ns", "transfer_ns", "other_ns", "opaque_ns", "idle_ns"), int
-        ),
-        "relief_bytes": int,
-        "offloaded_bytes": int,
-    },
-    "steps": {
-        "id": int,
-        "run_id": int,
-        "device_id": int,
-        "step": int,
-        "label": str,
-        "start_ns": int,
-        "duration_ns": int,
-        **_DIRECTED,
-        "relief_bytes": int,
-        "offloaded_bytes": int,
-    },
-    "operations": {
-        "id": int,
-        "run_id": int,
-        "op": str,
-        "label": str,
-        "direction": str,
-        **_OVERLAP,
-        "exposed_per_step_ns": int,
-        "followed_by": str,
-    },
-    "findings": {
-        "id": int,
-        "run_id": int,
-        "code": str,
-        "severity": str,
-        "title": str,
-        "detail": str,
-        "remedy": str,
-        "cost_ns": int,
-    },
+    "devices": {"id": int, "run_id": int, "trace": str, "rank": int, **_types(_DEVICE)},
+    "steps": {"id": int, "run_id": int, "device_id": int, **_types(_STEP)},
+    "operations": {"id": int, "run_id": int, **_types(_OPERATION)},
+    "findings": {"id": int, "run_id": int, **_types(_FINDING)},
 }
 
 
@@ -144,34 +133,66 @@ def insert_run(
     run_id = _insert(db, "runs", {**head, **_run_row(report)})
     ranks = {trace.path: trace.rank for trace in report.traces}
     for device in report.devices:
-        row = _device_row(device, ranks.get(device.trace))
-        device_id = _insert(db, "devices", {"run_id": run_id, **row})
+        named = {"run_id": run_id, "trace": device.trace, "rank": ranks.get(device.trace)}
+        device_id = _insert(db, "devices", named | _row(_DEVICE, device))
         owner = {"run_id": run_id, "device_id": device_id}
-        db.table("steps").insert_all({**owner, **_step_row(step)} for step in device.steps)
-    db.table("operations").insert_all(
-        {
-            "run_id": run_id,
-            "op": o.op,
-            "label": o.label,
-            "direction": o.direction,
-            **_overlap_row(o.overlap),
-            "exposed_per_step_ns": o.exposed_per_step_ns,
-            "followed_by": o.followed_by,
-        }
-        for o in report.operations
-    )
-    db.table("findings").insert_all(
-        {
-            "run_id": run_id,
-            **{name: getattr(f, name) for name in _COLUMNS["findings"] if hasattr(f, name)},
-        }
-        for f in report.findings
-    )
+        db.table("steps").insert_all(owner | _row(_STEP, step) for step in device.steps)
+    owner = {"run_id": run_id}
+    db.table("operations").insert_all(owner | _row(_OPERATION, o) for o in report.operations)
+    db.table("findings").insert_all(owner | _row(_FINDING, f) for f in report.findings)
     return run_id
 
 
 def _insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     return cast(int, db.table(table).insert(dict(row)).last_pk)
+
+
+def how_measured(report: OverlapReport) -> str:
+    """Window, rules, steps and links of a report as one text, for matching runs."""
+    basis = report.basis
+    window = None if basis.window_ns is None else list(basis.window_ns)
+    return json.dumps(
+        {
+            "window_ns": window,
+            "rules": basis.rules,
+            "steps": basis.steps_asked,
+            "marker": basis.steps,
+            "links": basis.links,
+        }
+    )
+
+
+def bring_up_to_date(db: Database) -> None:
+    """Columns that a database of an older program lacks, empty, or under their present names."""
+    for table, columns in _COLUMNS.items():
+        there = db.table(table).columns_dict
+        for name, former in FORMER_NAMES.get(table, {}).items():
+            if former in there:
+                db.conn.execute(f"ALTER TABLE {table} RENAME COLUMN {former} TO {name}")
+                there[name] = int
+        for name, kind in columns.items():
+            if name not in there:
+                db.table(table).add_column(name, kind)
+    db.conn.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def value_of(row: Mapping[str, Any], table: str, name: str) -> Any:
+    """What a row holds of a column, whatever its name was; None where there was none yet."""
+    former = FORMER_NAMES.get(table, {}).get(name, name)
+    return row.get(name, row.get(former))
+
+
+def read_operation(row: Mapping[str, Any]) -> OperationReport:
+    """A row of `operations`; rates and estimated bytes are not stored."""
+    known = {name: row[name] for name in row if name in Overlap.__dataclass_fields__}
+    return OperationReport(
+        op=row["op"],
+        label=row["label"],
+        direction=row["direction"],
+        overlap=Overlap(**known),
+        exposed_per_step_ns=value_of(row, "operations", "exposed_step_mean_ns"),
+        followed_by=row["followed_by"],
+    )
 
 
 def gpu_names(report: OverlapReport) -> str:
@@ -189,6 +210,8 @@ def _run_row(report: OverlapReport) -> dict[str, Any]:
         "basis": report.basis.kind,
         "transfer_kernels": report.basis.transfer_kernels,
         "n_steps": max((len(device.steps) for device in report.devices), default=0),
+        "measured": how_measured(report),
+        "accepted": ", ".join(report.basis.accepted),
         "nsys_version": ", ".join(versions),
         "generator": report.generator,
         **{name: run_value(report, name) for name in RUN_VALUES},
@@ -205,43 +228,3 @@ def run_value(report: OverlapReport, column: str) -> float | int | None:
 
 def _number(value: Fraction, column: str) -> float | int:
     return float(value) if column.endswith("_share") else round(value)
-
-
-def _device_row(device: DeviceReport, rank: int | None) -> dict[str, Any]:
-    relief = device.relief
-    return {
-        "trace": device.trace,
-        "rank": rank,
-        "pid": device.pid,
-        "device_id": device.device_id,
-        "gpu_name": device.gpu_name,
-        "window_ns": device.window_ns[1] - device.window_ns[0],
-        **_directed_row(device),
-        **asdict(device.time_budget),
-        "relief_bytes": relief.relief_bytes if relief else None,
-        "offloaded_bytes": relief.offloaded_bytes if relief else None,
-    }
-
-
-def _step_row(step: StepReport) -> dict[str, Any]:
-    return {
-        "step": step.index,
-        "label": step.label,
-        "start_ns": step.start_ns,
-        "duration_ns": step.duration_ns,
-        **_directed_row(step),
-        "relief_bytes": step.relief.relief_bytes,
-        "offloaded_bytes": step.relief.offloaded_bytes,
-    }
-
-
-def _directed_row(part: DeviceReport | StepReport) -> dict[str, Any]:
-    return {
-        f"{direction}_{name}": value
-        for direction in DIRECTIONS
-        for name, value in _overlap_row(getattr(part, direction)).items()
-    }
-
-
-def _overlap_row(overlap: Overlap) -> dict[str, Any]:
-    return {name: getattr(overlap, name) for name in _OVERLAP}

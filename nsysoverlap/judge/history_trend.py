@@ -17,7 +17,7 @@ from ..result.scopes import Measured
 from .bootstrap import RunSample, Sample
 from .history_database import Told, say_nothing
 from .history_store import Run, read_operations, read_runs
-from .history_tables import RUN_VALUES, gpu_names
+from .history_tables import RUN_VALUES, gpu_names, how_measured
 from .verdicts import Spread
 
 MIN_RUNS = 5
@@ -73,6 +73,11 @@ class RunHistory:
         """Nothing: runs that do not match are left out."""
         return []
 
+    def untold(self) -> list[str]:
+        """How the runs were measured, where an older program stored them."""
+        old = sum(run.measured is None for run in self.runs)
+        return [f"settings of {number_of(old, 'run')}"] if old else []
+
     def _values(self, metric: Metric, scope: Scope) -> list[Fraction]:
         column = next(c for c, wanted in RUN_VALUES.items() if wanted == (metric.name, scope))
         values = [run.values[column] for run in self.runs]
@@ -92,13 +97,14 @@ def matching_runs(
 
     The run of the same content hash is left out: nothing is compared with itself.
     """
-    gpus = gpu_names(report)
+    gpus, measured = gpu_names(report), how_measured(report)
     alike = [
         run
         for run in read_runs(path, labels, told=told)
         if run.content_hash != content
         and (run.gpus, run.n_devices) == (gpus, len(report.devices))
         and (run.basis, run.transfer_kernels) == (report.basis.kind, report.basis.transfer_kernels)
+        and run.measured in (None, measured)
     ]
     runs = tuple(alike[-last:])
     shown = "".join(f", {key}={value}" for key, value in labels.items())

@@ -7,6 +7,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
+from ..core.late import late
 from ..result.metrics import Metric, Scope
 
 
@@ -83,7 +84,7 @@ class Verdicts:
 
     `blockers` are reasons why nothing may pass, such as an unreadable rank; `notes` are worth
     knowing and change nothing. `baseline` names what was compared with, `losses` are the
-    operations that lost most against it.
+    operations that lost most against it, `accepted` the health codes that would have stopped it.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -93,6 +94,7 @@ class Verdicts:
     blockers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    accepted: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Verdicts of {number_of(len(self.verdicts), 'limit')}: {self.status.value}>"
@@ -113,7 +115,4 @@ class Verdicts:
         return self.status is Status.PASSED
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import blocks_html
-        from ..show.say_verdicts import verdict_blocks
-
-        return blocks_html(verdict_blocks(self))
+        return str(late("result_html")(self))

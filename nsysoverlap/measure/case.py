@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.arrays import Int64Array
 from ..core.intervals import IntervalSet
 from ..core.window import EARLIEST, LATEST, Window
 from ..result.model import Overlap
@@ -21,8 +20,8 @@ from .lanes import Lanes, Transfers, device_lanes
 from .overlap import Split, split
 from .waiting import Pieces, exposed_pieces
 
-_BLOCKING = {"h2d": Role.H2D, "d2h": Role.D2H, "both": None}
-"""Directions for which blocking time is stated, and the role of their rows, None for any."""
+_WAITED = {"h2d": Role.H2D, "d2h": Role.D2H, "both": None}
+"""Directions for which it is stated who waited, and the role of their rows, None for any."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +57,11 @@ class DeviceCase:
 
         Made anew each time, for its sets are as large as the trace.
         """
-        blocking = None
-        if direction in _BLOCKING and self.can_tell_blocking:
-            role = _BLOCKING[direction]
-            mask = None if role is None else self.rows.role == role
-            blocking = self.pieces.blocking(mask)
-        return split(self.lanes.of(direction), self.lanes, blocking)
-
-    @property
-    def can_tell_blocking(self) -> bool:
-        """Whether it is known for any exposed time if compute waited.
-
-        Not where the export cannot join stream waits to event records, nor where all of it lies
-        in CUDA graphs.
-        """
-        known = self.pieces.resolved
-        return self.classified.trace.host.waits is not None and bool(known.any() or not len(known))
+        waited = None
+        if direction in _WAITED:
+            role = _WAITED[direction]
+            waited = self.pieces.waited(None if role is None else self.rows.role == role)
+        return split(self.lanes.of(direction), self.lanes, waited)
 
     def measure(self, split: Split) -> Overlap:
         """Numbers of one direction over the measured time."""
@@ -83,21 +71,13 @@ class DeviceCase:
         return sum(split.measure(windows, counted), Overlap())
 
     def measure_quickly(self, direction: str) -> Overlap:
-        """The same without whether compute waited, which takes long to find out."""
+        """The same without who waited, which takes long to find out."""
         return self.measure(split(self.lanes.of(direction), self.lanes))
 
     def outside(self, split: Split) -> Overlap:
         """Numbers of one direction over all other time of the device."""
         edges = [EARLIEST, *(edge for piece in self.window.pieces() for edge in piece), LATEST]
         return sum(split.measure(list(zip(edges[::2], edges[1::2], strict=True))), Overlap())
-
-    def blocked(self, transfers: Int64Array) -> int | None:
-        """Exposed time of some of `rows` for which compute waited; None where unknown."""
-        if not self.can_tell_blocking:
-            return None
-        mask = np.zeros(len(self.rows), np.bool_)
-        mask[transfers] = True
-        return self.pieces.blocking(mask).intersect(self.window).length
 
 
 def device_case(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..result.model import DeviceReport, LinkReport, OpaqueBounds, Relief, StepReport, TimeBudget
+from ..result.model import (
+    DeviceReport,
+    Gpu,
+    LinkReport,
+    OpaqueBounds,
+    OutsideSteps,
+    Relief,
+    StepReport,
+    TimeBudget,
+)
 from ..roles.links import LinkOverride, link_for
 from ..roles.rules import Role
 from ..trace.model import Device
@@ -33,9 +42,7 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
         trace=case.classified.trace.info.file_name,
         pid=device.pid,
         device_id=device.device_id,
-        gpu_id=device.gpu.id,
-        gpu_name=device.gpu.name,
-        gpu_uuid=device.gpu.uuid,
+        gpu=Gpu(device.gpu.id, device.gpu.name, device.gpu.uuid),
         window_ns=(windows[0][0], windows[-1][1]) if windows else nowhere,
         **measured,
         time_budget=budget,
@@ -43,12 +50,17 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
         link=_link(device, case.rows, links),
         opaque_bounds=_opaque_bounds(case),
         steps=steps,
-        outside_h2d=case.outside(splits["h2d"]) if case.stepped else None,
-        outside_d2h=case.outside(splits["d2h"]) if case.stepped else None,
+        outside_steps=_outside(case, splits),
         relief=_relief(case, steps),
         effective=measure_effective(case),
         bounds=measure_bounds(case, measured["both"], budget, steps),
     )
+
+
+def _outside(case: DeviceCase, splits: Mapping[str, Split]) -> OutsideSteps | None:
+    if not case.stepped:
+        return None
+    return OutsideSteps(case.outside(splits["h2d"]), case.outside(splits["d2h"]))
 
 
 def _step_reports(

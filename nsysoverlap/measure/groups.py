@@ -8,6 +8,7 @@ from ..core.arrays import Int64Array
 from ..core.intervals import IntervalSet
 from ..result.model import Overlap
 from .case import DeviceCase
+from .waiting import WaitCounts, wait_counts
 
 
 def measure_groups(case: DeviceCase, group: Int64Array, n_groups: int) -> list[Overlap]:
@@ -42,11 +43,15 @@ def measure_groups(case: DeviceCase, group: Int64Array, n_groups: int) -> list[O
     sums["wall_ns"] = _covered_by_group(case.window, wall, n_groups)
     sums["hidden_by_comm_ns"] = active - covered["hidden_by_compute_ns"]
     sums["exposed_ns"] = sums["wall_ns"] - active
-    if case.can_tell_blocking:
-        pieces = case.pieces
-        held_up = _union_by_group(group[pieces.transfer], pieces.blocked_ns, pieces.end_ns)
-        sums["blocking_ns"] = _covered_by_group(case.window, held_up, n_groups)
-    lists = {name: values.tolist() for name, values in sums.items()}
+    pieces, of = case.pieces, group[case.pieces.transfer]
+    lists: WaitCounts = {name: values.tolist() for name, values in sums.items()}
+    lists |= wait_counts(
+        sums["exposed_ns"],
+        *(
+            _covered_by_group(case.window, _union_by_group(of, since, pieces.end_ns), n_groups)
+            for since in (pieces.blocked_ns, pieces.held_ns, pieces.doubtful_ns)
+        ),
+    )
     return [Overlap(**{name: values[i] for name, values in lists.items()}) for i in range(n_groups)]
 
 

@@ -217,11 +217,10 @@ def _attribution(case: DeviceCase, labels: TransferLabels) -> Attribution:
     rows, pieces = case.rows, case.pieces
     n_bytes = np.where(case.counted.contains(rows.start_ns), rows.n_bytes + rows.bytes_estimated, 0)
     exposed_ns = case.window.covered(pieces.start_ns, pieces.end_ns)
-    # Where waits cannot be joined to records, blocking is not stated for any piece.
-    resolved = pieces.resolved & case.can_tell_blocking
+    doubtful_ns = case.window.covered(pieces.doubtful_ns, pieces.held_ns)
     return Attribution(
         attributed_bytes=int(n_bytes[labels.attributed].sum()),
         total_bytes=int(n_bytes.sum()),
-        resolved_ns=int(exposed_ns[resolved].sum()),
+        resolved_ns=int((exposed_ns - doubtful_ns).sum()),
         exposed_ns=int(exposed_ns.sum()),
     )

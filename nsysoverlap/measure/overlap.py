@@ -16,6 +16,7 @@ from ..core.intervals import IntervalSet
 from ..result.model import Overlap, TimeBudget
 from ..roles.rules import Role
 from .lanes import Lanes, Transfers
+from .waiting import WaitCounts, Waited
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Split:
     """Transfers of one group and the disjoint parts of their wall time.
 
     `wall` is the union of the transfers; `hidden`, `comm` and `exposed` partition it.
-    `under_other` is the part of `exposed` during which other work ran, `blocking` the part for
-    which compute demonstrably waited, None where the trace cannot tell.
+    `under_other` is the part of `exposed` during which other work ran, `waited` the parts for which
+    something waited, None where that is not asked.
     """
 
     transfers: Transfers
@@ -33,7 +34,7 @@ class Split:
     comm: IntervalSet
     exposed: IntervalSet
     under_other: IntervalSet
-    blocking: IntervalSet | None = None
+    waited: Waited | None = None
 
     def measure(
         self,
@@ -65,19 +66,19 @@ class Split:
             "exposed_ns": self.exposed.covered(start, end),
             "exposed_under_other_ns": self.under_other.covered(start, end),
         }
-        if self.blocking is not None:
-            counts["blocking_ns"] = self.blocking.covered(start, end)
-        columns = {name: values.tolist() for name, values in counts.items()}
+        columns: WaitCounts = {name: values.tolist() for name, values in counts.items()}
+        if self.waited is not None:
+            columns |= self.waited.split(counts["exposed_ns"], start, end)
         return [
             Overlap(**{name: values[i] for name, values in columns.items()})
             for i in range(len(windows))
         ]
 
 
-def split(transfers: Transfers, lanes: Lanes, blocking: IntervalSet | None = None) -> Split:
+def split(transfers: Transfers, lanes: Lanes, waited: Waited | None = None) -> Split:
     """Partition the wall time of some transfers of a device by what else ran on it.
 
-    `blocking` holds the instants at which compute waited for one of them.
+    `waited` holds the instants at which something waited for one of them.
     """
     wall = transfers.union
     unhidden = wall.subtract(lanes.compute)
@@ -93,7 +94,7 @@ def split(transfers: Transfers, lanes: Lanes, blocking: IntervalSet | None = Non
         exposed=exposed,
         under_other=exposed.intersect(other),
         # Another transfer of the group may be hidden at the same instant, but nothing is then idle.
-        blocking=None if blocking is None else blocking.intersect(exposed),
+        waited=None if waited is None else waited.within(exposed),
     )
 
 

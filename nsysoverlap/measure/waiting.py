@@ -1,21 +1,31 @@
-"""The exposed pieces of each transfer: what compute came next, and did it have to wait?
+"""The exposed pieces of each transfer: what compute came next, and who had to wait?
 
 A piece is a stretch of one transfer beside which nothing could hide it. It is *blocking* where the
 next compute kernel was launched and demonstrably could not start before the transfer was done:
-it is later on the same stream, or its stream waits for an event recorded behind the transfer.
+it is later on the same stream, or its stream waits for an event recorded behind the transfer. It
+*blocks the host* where a thread waited for the transfer and the next compute kernel was launched
+only after that. Both last until the piece ends, so a piece is cut in three at most: nobody waited,
+the host did, compute did.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import BoolArray, CodeArray, Int64Array
 from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
+from ..steps.stalls import Stalls
+from ..trace.host import ALL_STREAMS, NEVER
+from ..trace.model import Trace
 from .lanes import Lanes, Transfers
+
+LATER = np.iinfo(np.int64).max
+"""When what never came was launched."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +33,9 @@ class Pieces:
     """Exposed pieces of a device's transfers, by transfer, then time; columns of shape (n,).
 
     `transfer` indexes `Lanes.of("both")`. `next_kernel` is the row of the first compute kernel to
-    start at or after the piece's end, -1 where none does. `[blocked_ns, end_ns)` is the part
-    during which that kernel waited for the transfer, empty where it did not; `resolved` is false
-    where the trace cannot tell.
+    start at or after the piece's end, -1 where none does. In `[blocked_ns, end_ns)` that kernel
+    waited for the transfer, in `[held_ns, blocked_ns)` a host thread did; both may be empty.
+    `resolved` is false where the trace cannot tell of the rest whether anything waited.
     """
 
     transfer: Int64Array
@@ -33,14 +43,68 @@ class Pieces:
     end_ns: Int64Array
     next_kernel: Int64Array
     blocked_ns: Int64Array
+    held_ns: Int64Array
     resolved: BoolArray
 
-    def blocking(self, transfers: BoolArray | None = None) -> IntervalSet:
-        """Instants at which compute waited for one of the picked transfers (all by default)."""
+    @property
+    def doubtful_ns(self) -> Int64Array:
+        """From when on each piece was waited for, or may have been."""
+        return np.where(self.resolved, self.held_ns, self.start_ns)
+
+    def waited(self, transfers: BoolArray | None = None) -> Waited:
+        """Instants at which something waited for one of the picked transfers (all by default)."""
         picked = np.ones(len(self.transfer), np.bool_)
         if transfers is not None:
             picked = transfers[self.transfer]
-        return IntervalSet.from_spans(self.blocked_ns[picked], self.end_ns[picked])
+        ends = self.end_ns[picked]
+        return Waited(
+            *(
+                IntervalSet.from_spans(start[picked], ends)
+                for start in (self.blocked_ns, self.held_ns, self.doubtful_ns)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Instants at which compute waited, compute or the host did, or any of them may have."""
+
+    compute: IntervalSet
+    anyone: IntervalSet
+    perhaps: IntervalSet
+
+    def within(self, where: IntervalSet) -> Waited:
+        """The instants inside a set."""
+        return Waited(
+            *(part.intersect(where) for part in (self.compute, self.anyone, self.perhaps))
+        )
+
+    def split(self, exposed: Int64Array, start: Int64Array, end: Int64Array) -> WaitCounts:
+        """How the exposed time of each window splits by who waited."""
+        compute, anyone, perhaps = (
+            part.covered(start, end) for part in (self.compute, self.anyone, self.perhaps)
+        )
+        return wait_counts(exposed, compute, anyone, perhaps)
+
+
+WaitCounts = dict[str, list[Any]]
+"""Columns of `Overlap`, by name."""
+
+
+def wait_counts(
+    exposed: Int64Array, compute: Int64Array, anyone: Int64Array, perhaps: Int64Array
+) -> WaitCounts:
+    """The `Overlap` fields that say who waited, None where nothing of the exposed time is known."""
+    known = (exposed == 0) | (perhaps - anyone < exposed)
+    parts = {
+        "blocking_ns": compute,
+        "host_blocking_ns": anyone - compute,
+        "unawaited_ns": exposed - perhaps,
+    }
+    return {
+        name: [ns if told else None for ns, told in zip(part.tolist(), known.tolist(), strict=True)]
+        for name, part in parts.items()
+    }
 
 
 def exposed_pieces(classified: Classified, launches: Launches, device: int, lanes: Lanes) -> Pieces:
@@ -55,14 +119,73 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
     stream = np.where(kernel >= 0, trace.kernels.stream[kernel], 0) if len(compute) else kernel
     order = np.lexsort((kernel, stream, launched_ns, ~waits, piece))
     first = order[np.flatnonzero(np.diff(piece[order], prepend=-1))]
+    launched_ns, kernel, waits = launched_ns[first], kernel[first], waits[first]
+    blocked_ns = np.where(waits, np.clip(launched_ns, start, end), end)
+    host_ns = _host_waited(classified, launches, rows, (transfer, start, end), launched_ns)
     return Pieces(
         transfer=transfer,
         start_ns=start,
         end_ns=end,
-        next_kernel=kernel[first],
-        blocked_ns=np.where(waits[first], np.clip(launched_ns[first], start, end), end),
+        next_kernel=kernel,
+        blocked_ns=blocked_ns,
+        held_ns=np.minimum(blocked_ns, np.maximum(host_ns, start)),
         resolved=resolved[first],
     )
+
+
+def _host_waited(
+    classified: Classified,
+    launches: Launches,
+    rows: Transfers,
+    pieces: tuple[Int64Array, Int64Array, Int64Array],
+    launched: Int64Array,
+) -> Int64Array:
+    """Since when a host thread waited for the transfer of each piece, given as (transfer, start,
+    end); the end where none did.
+
+    It must have gone on once the transfer was done, and the next kernel, `launched` then, must
+    have been launched no sooner. A copy that holds its thread may return before the last of its
+    data has moved; one that returns in the first half of a piece did not hold it.
+    """
+    transfer, start, end = pieces
+    trace, since = classified.trace, end.copy()
+    pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
+    call = launch_of_transfers(classified, launches, rows)
+    mine = np.flatnonzero(call[transfer] >= 0)
+    owner = pids[rows.stream[transfer[mine]]]
+    for process in np.unique(owner).tolist():
+        waits, own = launches.stalls.of_process(process), mine[owner == process]
+        for thread in np.unique(waits.thread).tolist():
+            of = waits.select(waits.thread == thread)
+            held = _find(of.call, call[transfer[own]])
+            at = np.searchsorted(of.end_ns, rows.end_ns[transfer[own]], side="left")
+            at = np.where(held >= 0, held, at)
+            hit, place = at < len(of), np.minimum(at, len(of) - 1)
+            hit &= (of.start_ns[place] < end[own]) & (of.end_ns[place] <= launched[own])
+            hit &= of.end_ns[place] - start[own] >= (end[own] - start[own]) // 2
+            hit &= _covers(trace, of, place, rows.stream[transfer[own]], call[transfer[own]])
+            since[own[hit]] = np.minimum(since[own[hit]], of.start_ns[place[hit]])
+    return since
+
+
+def _find(calls: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Place of each wanted call among some, -1 where it is not there."""
+    order = np.argsort(calls, kind="stable")
+    at = np.minimum(np.searchsorted(calls[order], wanted), len(calls) - 1)
+    return np.where(calls[order[at]] == wanted, order[at], -1)
+
+
+def _covers(
+    trace: Trace, waits: Stalls, at: Int64Array, stream: CodeArray, call: Int64Array
+) -> BoolArray:
+    """Whether waits are for what calls launched on streams, directly or through an event."""
+    sent, before, target = trace.host.calls.start_ns[call], waits.before_ns[at], waits.stream[at]
+    covered: BoolArray = (sent < before) & ((target == ALL_STREAMS) | (target == stream))
+    if trace.host.waits is not None:
+        asked = np.flatnonzero(~covered & (target >= 0))
+        told = trace.host.waits.latest(target[asked], stream[asked], before[asked])
+        covered[asked] = told > sent[asked]
+    return covered
 
 
 def _next_kernels(
@@ -112,22 +235,25 @@ def _dependency(
     kernel: Int64Array,
 ) -> tuple[BoolArray, BoolArray, Int64Array]:
     """Whether each piece's next kernel waits for its transfer, whether that can be told, and
-    when the kernel was launched.
+    when the kernel was launched: `NEVER` where unknown, `LATER` where there is none.
     """
     trace = classified.trace
     has_kernel = kernel >= 0
-    if not has_kernel.any():
-        # With no compute after it, nothing was held up.
-        return has_kernel, ~has_kernel, np.zeros(len(transfer), np.int64)
-    at = np.maximum(kernel, 0)
     mine = launch_of_transfers(classified, launches, rows)[transfer]
+    if not has_kernel.any():
+        # With no compute after it, none was held up; of the host only the calls can tell.
+        return has_kernel, mine >= 0, np.full(len(transfer), LATER)
+    at = np.maximum(kernel, 0)
     theirs = launches.of(trace.kernels, at)
     call_ns = trace.host.calls.start_ns
     known = has_kernel & (mine >= 0) & (theirs >= 0)
+    sent = np.where(known, call_ns[np.maximum(mine, 0)] if len(call_ns) else 0, 0)
+    launched = np.where(known, call_ns[np.maximum(theirs, 0)] if len(call_ns) else 0, NEVER)
+    launched[~has_kernel] = LATER
+    # What was launched after the transfer was done did not wait for it, wherever it ran.
+    after = known & (launched >= rows.end_ns[transfer])
     # Graph nodes all carry the stream and launch of their graph, which say nothing of order.
     known &= ~trace.kernels.from_graph[at] & ~in_graph(classified, rows)[transfer]
-    sent = np.where(known, call_ns[np.maximum(mine, 0)] if len(call_ns) else 0, 0)
-    launched = np.where(known, call_ns[np.maximum(theirs, 0)] if len(call_ns) else 0, 0)
     stream, kernel_stream = rows.stream[transfer], trace.kernels.stream[at]
     same = stream == kernel_stream
     waits = known & same & (sent < launched)
@@ -139,7 +265,7 @@ def _dependency(
         waits |= known & ~same & (told > sent)
     # Whatever was asked for, a kernel that ran beside the transfer did not wait for it.
     waits &= trace.kernels.start_ns[at] >= rows.end_ns[transfer]
-    return waits, known | ~has_kernel, launched
+    return waits, known | after | (~has_kernel & (mine >= 0)), launched
 
 
 def launch_of_transfers(classified: Classified, launches: Launches, rows: Transfers) -> Int64Array:

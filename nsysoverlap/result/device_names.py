@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from .model import OverlapReport
+from .model import OverlapReport, TraceReport
 
 FEW_DEVICES = 3
 """Up to here each device gets tables of its own; more share one table."""
 NAMES = {"h2d": "H2D", "d2h": "D2H", "both": "both", "unified_h2d": "H2D", "unified_d2h": "D2H"}
+
+
+def rank_name(trace: TraceReport) -> str:
+    """What a trace is called among others: `rank 3`, or its file where it has no rank."""
+    return trace.path if trace.rank is None else f"rank {trace.rank}"
 
 
 def device_names(report: OverlapReport) -> list[str]:
@@ -31,8 +36,8 @@ def _names(report: OverlapReport) -> list[str]:
     devices = report.devices
     if len(report.traces) < 2:
         return [device.label for device in devices]
-    ranks = {trace.path: trace.rank for trace in report.traces}
-    owners = [d.trace if ranks.get(d.trace) is None else f"rank {ranks[d.trace]}" for d in devices]
+    names = {trace.path: rank_name(trace) for trace in report.traces}
+    owners = [names.get(device.trace, device.trace) for device in devices]
     short = [f"{o}: {replace(d, pid=None).label}" for o, d in zip(owners, devices, strict=True)]
     if len(set(short)) == len(short):
         return short

@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import UsageError
+from ..core.limits import Unit
+from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from ..trace.model import Copies, Kernels, Trace
-from .model import (
-    DIRECTIONS,
-    UNIFIED_DIRECTIONS,
-    Finding,
-    KernelReport,
-    Overlap,
-    OverlapReport,
-    Relief,
-    StepReport,
-    StreamReport,
-    TimeBudget,
-)
+from .columns import Place, at
+from .model import OverlapReport
+from .tables import FRAMES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COPY_KINDS = (
-    *("unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
-    *("UVM HtoD", "UVM DtoH", "UVM DtoD"),
-)
-"""Labels of ENUM_CUDA_MEMCPY_OPER by value."""
-MEMORY_KINDS = (
-    *("pageable", "pinned", "device", "array", "managed", "device static", "managed static"),
-    "unknown",
-)
-"""Labels of ENUM_CUDA_MEM_KIND by value."""
-
-_BUSY_ROLES = ("compute", "comm", "h2d", "d2h", "other", "unified_h2d", "unified_d2h", "opaque")
-_TEXT = frozenset(
-    {
-        *("trace", "gpu_name", "gpu_uuid", "direction", "role", "code", "severity", "message"),
-        *("hint", "label", "op", "followed_by", "name", "title", "detail", "remedy"),
-    }
-)
 
 
 def activities_frame(trace: Trace) -> pd.DataFrame:
@@ -128,130 +102,40 @@ def _copy_columns(copies: Copies, sizes: Sequence[int], position: int) -> dict[s
 def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:
     """One table of a report as a DataFrame.
 
-    `devices` has a row per device and direction, `steps` a row per device and step, `streams` a
-    row per stream (streams overlap: rows do not add up to the device), `operations` a row per
-    operation and direction, `kernels` a row per kernel name, `findings` and `health` a row per
-    entry. `device` counts the report's devices; `evidence` counts a finding's examples.
-    Integers are Int64 (`_ns` nanoseconds, `bytes` bytes), shares Float64 between 0 and 1, rates
-    Float64 in GB/s, text string; what the report does not know is missing. Raises `UsageError`
-    for another table.
+    The tables and their columns are those of `FRAMES`, which docs/dataframes.md lists: integers
+    are Int64 (`_ns` nanoseconds, `bytes` bytes), shares Float64 between 0 and 1, rates Float64 in
+    GB/s, text string; what the report does not know is missing. Raises `UsageError` for another
+    table.
     """
-    builders = {
-        "devices": _device_rows,
-        "steps": _step_rows,
-        "streams": _stream_rows,
-        "operations": _operation_rows,
-        "kernels": _kernel_rows,
-        "findings": _finding_rows,
-        "health": _health_rows,
-    }
-    if table not in builders:
-        known = ", ".join(builders)
-        raise UsageError(f"A report has no table {table!r}.", f"Known tables: {known}.")
-    return _typed_frame(*builders[table](report))
-
-
-_Rows = tuple[Sequence[str], Sequence[Mapping[str, Any]]]
-
-
-_RELIEF = (*(field.name for field in fields(Relief)), "relief_share")
-
-
-def _device_rows(report: OverlapReport) -> _Rows:
-    rows: list[Mapping[str, Any]] = []
-    identity = ("trace", "pid", "device_id", "gpu_id", "gpu_name", "gpu_uuid")
-    for i, device in enumerate(report.devices):
-        known = {"device": i, **{name: getattr(device, name) for name in identity}}
-        relief = {name: getattr(device.relief, name, None) for name in _RELIEF}
-        for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS):
-            part = getattr(device, direction).to_dict()
-            rows.append({**known, "direction": direction, **relief, **part})
-    return ("device", *identity, "direction", *_RELIEF, *_overlap_fields()), rows
-
-
-def _step_rows(report: OverlapReport) -> _Rows:
-    rows: list[Mapping[str, Any]] = []
-    identity = ("index", "label", "pid", "start_ns", "end_ns", "duration_ns")
-    for i, device in enumerate(report.devices):
-        for step in device.steps:
-            row: dict[str, Any] = {"trace": device.trace, "device": i}
-            row |= {name: getattr(step, name) for name in identity}
-            row |= _flat(step, DIRECTIONS)
-            row |= asdict(step.time_budget)
-            rows.append({**row, **{name: getattr(step.relief, name) for name in _RELIEF}})
-    budget = [field.name for field in fields(TimeBudget)]
-    return ("trace", "device", *identity, *_flat_fields(DIRECTIONS), *budget, *_RELIEF), rows
-
-
-def _stream_rows(report: OverlapReport) -> _Rows:
-    rows: list[Mapping[str, Any]] = []
-    identity = ("pid", "context_id", "stream_id", "role")
-    busy = [f"busy_{role}_ns" for role in _BUSY_ROLES]
-    for i, device in enumerate(report.devices):
-        for stream in device.streams:
-            row: dict[str, Any] = {"trace": device.trace, "device": i}
-            row |= {name: getattr(stream, name) for name in identity}
-            row |= {f"busy_{role}_ns": stream.busy_ns.get(role, 0) for role in _BUSY_ROLES}
-            rows.append(row | _flat(stream, ("h2d", "d2h")))
-    return ("trace", "device", *identity, *busy, *_flat_fields(("h2d", "d2h"))), rows
-
-
-def _operation_rows(report: OverlapReport) -> _Rows:
-    names = ("op", "label", "direction")
-    after = ("exposed_per_step_ns", "followed_by")
-    rows = [
-        {name: getattr(operation, name) for name in (*names, *after)} | operation.overlap.to_dict()
-        for operation in report.operations
-    ]
-    return (*names, *_overlap_fields(), *after), rows
-
-
-def _kernel_rows(report: OverlapReport) -> _Rows:
-    columns = [field.name for field in fields(KernelReport)]
-    return columns, [asdict(kernel) for kernel in report.kernels]
-
-
-def _finding_rows(report: OverlapReport) -> _Rows:
-    columns = [field.name for field in fields(Finding)]
-    rows = [asdict(finding) | {"evidence": len(finding.evidence)} for finding in report.findings]
-    return columns, rows
-
-
-def _health_rows(report: OverlapReport) -> _Rows:
-    columns = ("code", "severity", "message", "hint", "trace", "count")
-    return columns, [asdict(entry) for entry in report.health]
-
-
-def _flat(owner: StepReport | StreamReport, directions: Sequence[str]) -> dict[str, Any]:
-    """The overlaps of some directions as one row: `h2d_wall_ns` and so on."""
-    return {
-        f"{direction}_{name}": value
-        for direction in directions
-        for name, value in getattr(owner, direction).to_dict().items()
-    }
-
-
-def _flat_fields(directions: Sequence[str]) -> list[str]:
-    return [f"{direction}_{name}" for direction in directions for name in _overlap_fields()]
-
-
-def _overlap_fields() -> list[str]:
-    return list(Overlap().to_dict())
-
-
-def _typed_frame(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A frame whose dtypes follow from column names, so that empty ones have them too."""
     import pandas as pd
 
+    if table not in FRAMES:
+        known = ", ".join(FRAMES)
+        raise UsageError(f"A report has no table {table!r}.", f"Known tables: {known}.")
+    frame = FRAMES[table]
+    rows = frame.rows(report)
     return pd.DataFrame(
-        {name: pd.array([row[name] for row in rows], dtype=_dtype(name)) for name in columns}
+        {
+            column.name: pd.array(
+                [_plain(column.take(row)) for row in rows], dtype=_dtype(column.unit)
+            )
+            for column in at(frame.columns, Place.FRAME)
+        }
     )
 
 
-def _dtype(column: str) -> Any:
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _dtype(unit: Unit) -> Any:
     import pandas as pd
 
-    if column in _TEXT:
-        # Arrow refuses file names that are not valid Unicode.
-        return pd.StringDtype("python")
-    return "Float64" if column.endswith(("_share", "gb_per_s")) else "Int64"
+    # Arrow refuses file names that are not valid Unicode.
+    return pd.StringDtype("python") if unit is Unit.NAME else dtype_name(unit)
+
+
+def dtype_name(unit: Unit) -> str:
+    """The dtype of a column as pandas writes it."""
+    quotient = unit in (Unit.SHARE, Unit.RATE)
+    return "string" if unit is Unit.NAME else "Float64" if quotient else "Int64"

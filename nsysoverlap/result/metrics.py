@@ -1,10 +1,10 @@
-"""Metrics by name and scope, evaluated on a report: what a gate may ask for.
+"""Metrics by name and scope: what a gate may ask for, and what any number is called.
 
     h2d.hidden@worst-rank
     --- ------ ----------
     direction, quantity, scope
 
-`METRICS` holds every name with its unit and meaning; `docs/gate.md` lists them.
+`METRICS` holds every name with its unit and meaning; the tables of `docs/gate.md` are made of it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,39 @@ from fractions import Fraction
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
+from .columns import Column
 from .model import DIRECTIONS, UNIFIED_DIRECTIONS, Overlap, Relief, TimeBudget
+from .numbers import BUDGET_ROLES
+from .quantities import OVERLAP, RELIEF
 
 
 class Scope(StrEnum):
     """Over what a metric is taken."""
 
     TOTAL = "total"
-    """All devices of all traces together."""
     WORST_DEVICE = "worst-device"
     WORST_RANK = "worst-rank"
-    """A rank is one trace."""
     WORST_STEP = "worst-step"
-    """A step is one step on one device."""
     STEP_MEDIAN = "step-median"
-    """The median over the steps of a device; of several devices the worst."""
+    STEP_MEAN = "step-mean"
 
     @property
     def of_steps(self) -> bool:
         """Whether it asks for steps."""
-        return self in (Scope.WORST_STEP, Scope.STEP_MEDIAN)
+        return self in (Scope.WORST_STEP, Scope.STEP_MEDIAN, Scope.STEP_MEAN)
+
+
+SCOPES: Mapping[Scope, str] = {
+    Scope.TOTAL: "all devices of all traces, summed; shares of the sums",
+    Scope.WORST_DEVICE: "the device that is furthest from meeting the limit",
+    Scope.WORST_RANK: "likewise; a rank is one trace",
+    Scope.WORST_STEP: "likewise; a step is one step on one device",
+    Scope.STEP_MEDIAN: "the median over the steps of a device; of several devices the worst",
+    Scope.STEP_MEAN: "the mean over the steps of a device; of several devices the worst",
+}
+"""What each scope is over."""
+STEP_MEDIAN, STEP_MEAN = "median step", "mean step"
+"""What stands beside a number a step, wherever one is shown."""
 
 
 @dataclass(frozen=True)
@@ -96,129 +109,43 @@ _WORDS = {
 }
 
 
-def _overlap(part: Part, direction: str) -> Overlap:
-    if direction not in part.overlaps:
-        raise NoValueError(f"{part.name}: {_WORDS[direction]} are not counted per step")
-    return part.overlaps[direction]
-
-
-def _time(direction: str, count: Callable[[Overlap], int | None]) -> Take:
-    """A time in ns of a direction that the part's device has."""
-
-    def take(part: Part) -> Fraction:
-        overlap = _overlap(part, direction)
-        if direction in part.absent:
-            raise NoValueError(f"{part.name} has no {_WORDS[direction]}", _CHECK_OFFLOAD)
-        ns = count(overlap)
-        if ns is None:
-            raise NoValueError(f"{part.name}: the trace cannot tell which time was blocking")
-        return Fraction(ns)
-
-    return take
-
-
-def _split(direction: str, count: Callable[[Overlap], int | None]) -> Take:
-    """A part of the wall time in ns, which opaque graphs can make unknowable."""
-    time = _time(direction, count)
-
-    def take(part: Part) -> Fraction:
-        if direction in part.unclear:
-            raise NoValueError(
-                f"{part.name}: CUDA graphs recorded as a whole ran beside {_WORDS[direction]}",
-                _RECAPTURE_NODES,
-            )
-        return time(part)
-
-    return take
-
-
-def _share(direction: str, count: Callable[[Overlap], int]) -> Take:
-    ns = _split(direction, count)
-
-    def take(part: Part) -> Fraction:
-        overlap = _overlap(part, direction)
-        if overlap.n and not overlap.wall_ns:
-            raise NoValueError(f"{part.name}: {_WORDS[direction]} took no time at all")
-        if not overlap.wall_ns:
-            raise NoValueError(f"{part.name} has no {_WORDS[direction]}", _CHECK_OFFLOAD)
-        return ns(part) / overlap.wall_ns
-
-    return take
-
-
-def _count(direction: str, count: Callable[[Overlap], int]) -> Take:
-    return lambda part: Fraction(count(_overlap(part, direction)))
-
-
-def _rate(direction: str) -> Take:
-    def take(part: Part) -> Fraction:
-        overlap = _overlap(part, direction)
-        if not (overlap.bytes and overlap.copy_ns):
-            raise NoValueError(f"{part.name} has no copies among its {_WORDS[direction]}")
-        return Fraction(overlap.bytes, overlap.copy_ns)
-
-    return take
-
-
-def _direction_metrics(direction: str) -> list[Metric]:
+def _of_direction(direction: str, column: Column[Overlap]) -> Take:
+    """Of the transfers of a direction: times and shares only where there are any to speak of."""
     what = _WORDS[direction]
+    timed = column.unit in (Unit.SHARE, Unit.TIME)
 
-    def name(quantity: str) -> str:
-        return f"{direction}.{quantity}"
+    def take(part: Part) -> Fraction:
+        if direction not in part.overlaps:
+            raise NoValueError(f"{part.name}: {what} are not counted per step")
+        overlap = part.overlaps[direction]
+        if column.unit is Unit.SHARE and overlap.n and not overlap.wall_ns:
+            raise NoValueError(f"{part.name}: {what} took no time at all")
+        nothing = timed and direction in part.absent
+        if nothing or (column.unit is Unit.SHARE and not overlap.wall_ns):
+            raise NoValueError(f"{part.name} has no {what}", _CHECK_OFFLOAD)
+        # Opaque graphs leave open how the time splits, but not how long it was.
+        if timed and column.name != "wall_ns" and direction in part.unclear:
+            raise NoValueError(
+                f"{part.name}: CUDA graphs recorded as a whole ran beside {what}", _RECAPTURE_NODES
+            )
+        value = column.take(overlap)
+        if value is None:
+            raise NoValueError(f"{part.name}{column.absent.format(what=what)}")
+        return Fraction(value)
 
-    share, time = Unit.SHARE, Unit.TIME
-    return [
-        Metric(
-            name("hidden"), share, f"share of the time of {what} that ran behind compute",
-            _share(direction, lambda o: o.hidden_by_compute_ns), True,
-        ),
-        Metric(
-            name("covered"), share, f"share of {what} behind compute or communication",
-            _share(direction, lambda o: o.hidden_by_compute_ns + o.hidden_by_comm_ns), True,
-        ),
-        Metric(
-            name("exposed"), share, f"share of {what} behind neither",
-            _share(direction, lambda o: o.exposed_ns), False,
-        ),
-        Metric(
-            name("wall_ms"), time, f"time during which {what} ran",
-            _time(direction, lambda o: o.wall_ns), False,
-        ),
-        Metric(
-            name("hidden_ms"), time, f"time of {what} behind compute",
-            _split(direction, lambda o: o.hidden_by_compute_ns), True,
-        ),
-        Metric(
-            name("exposed_ms"), time, f"time of {what} behind neither compute nor communication",
-            _split(direction, lambda o: o.exposed_ns), False,
-        ),
-        Metric(
-            name("blocking_ms"), time, f"exposed time of {what} that compute waited for",
-            _split(direction, lambda o: o.blocking_ns), False,
-        ),
-        Metric(
-            name("bytes"), Unit.BYTES, f"bytes of {what}; those of transfer kernels estimated",
-            _count(direction, lambda o: o.bytes + o.bytes_estimated), None,
-        ),
-        Metric(name("n"), Unit.COUNT, f"number of {what}", _count(direction, lambda o: o.n)),
-        Metric(name("gb_per_s"), Unit.RATE, f"rate of {what}", _rate(direction), True),
-    ]  # fmt: skip
+    return take
 
 
-def _relief(take: Callable[[Relief], int]) -> Take:
-    def value(part: Part) -> Fraction:
+def _of_relief(column: Column[Relief]) -> Take:
+    def take(part: Part) -> Fraction:
         if part.relief is None:
             raise NoValueError(f"{part.name}: relief was not measured")
-        return Fraction(take(part.relief))
+        value = column.take(part.relief)
+        if value is None:
+            raise NoValueError(f"{part.name}{column.absent}")
+        return Fraction(value)
 
-    return value
-
-
-def _relief_share(part: Part) -> Fraction:
-    offloaded = _relief(lambda r: r.offloaded_bytes)(part)
-    if not offloaded:
-        raise NoValueError(f"{part.name} offloaded nothing that came back")
-    return _relief(lambda r: r.relief_bytes)(part) / offloaded
+    return take
 
 
 def _budget(role: str) -> Take:
@@ -241,36 +168,39 @@ def _step_time(part: Part) -> Fraction:
     return Fraction(part.step_ns)
 
 
-_OTHERS = [
-    Metric(
-        "relief", Unit.SHARE, "share of the offloaded bytes that was ever away at once",
-        _relief_share, True,
-    ),
-    Metric(
-        "relief_bytes", Unit.BYTES, "device memory that offloading freed at one time",
-        _relief(lambda r: r.relief_bytes), True,
-    ),
-    Metric(
-        "offloaded_bytes", Unit.BYTES, "bytes that went to the host and came back",
-        _relief(lambda r: r.offloaded_bytes),
-    ),
-    Metric("step_ms", Unit.TIME, "time of a step", _step_time, False, Scope.STEP_MEDIAN),
-    *(
-        Metric(
-            f"budget.{role}", Unit.SHARE, f"share of the window whose time budget is {role}",
-            _budget(role), {"compute": True}.get(role, None if role in ("comm", "other") else False)
-        )
-        for role in ("compute", "comm", "transfer", "other", "opaque", "idle")
-    ),
-]  # fmt: skip
+_GOOD_ROLES = {"compute": True, "comm": None, "other": None}
+"""Of the other roles the less the better."""
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
-        *(m for d in (*DIRECTIONS, *UNIFIED_DIRECTIONS) for m in _direction_metrics(d)),
-        *_OTHERS,
+        *(
+            Metric(
+                f"{direction}.{column.metric}", column.unit, column.meaning,
+                _of_direction(direction, column), column.more_is_better,
+            )
+            for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS)
+            for column in OVERLAP
+            if column.metric
+        ),
+        *(
+            Metric(c.metric, c.unit, c.meaning, _of_relief(c), c.more_is_better)
+            for c in RELIEF
+            if c.metric
+        ),
+        Metric(
+            "step_ms", Unit.TIME, "time of a step; its scope is `step-median` unless another is "
+            "given", _step_time, False, Scope.STEP_MEDIAN,
+        ),
+        *(
+            Metric(
+                f"budget.{role}", Unit.SHARE, "part of the time budget", _budget(role),
+                _GOOD_ROLES.get(role, False),
+            )
+            for role in BUDGET_ROLES
+        ),
     )
-}
+}  # fmt: skip
 
 
 def parse_metric(text: str, what: str) -> tuple[Metric, Scope]:
@@ -289,7 +219,13 @@ def parse_metric(text: str, what: str) -> tuple[Metric, Scope]:
     scope = Scope(scope_text) if at else metric.default_scope
     if metric.name == "step_ms" and not scope.of_steps:
         raise UsageError(
-            f"{what}: step_ms has no scope {scope.value}.", "Use step-median or worst-step."
+            f"{what}: step_ms has no scope {scope.value}.",
+            "Use step-median, step-mean or worst-step.",
+        )
+    if scope is Scope.STEP_MEAN and metric.unit in (Unit.SHARE, Unit.RATE):
+        raise UsageError(
+            f"{what}: the mean of a {metric.unit} over steps says nothing.",
+            f"Use {metric.name}@total, the quotient of the sums.",
         )
     return metric, scope
 

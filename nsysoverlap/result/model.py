@@ -7,12 +7,13 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from .._version import __version__
 from ..core.formatting import device_label, number_of
-from .numbers import Overlap, Relief, TimeBudget, format_share, share
+from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Severity, Share, Span, plain
+from ..core.late import late
+from .numbers import WAITS, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,
     Bounds,
@@ -50,11 +51,13 @@ __all__ = [
     "Effective",
     "Evidence",
     "Finding",
+    "Gpu",
     "HealthEntry",
     "KernelReport",
     "LinkReport",
     "OpaqueBounds",
     "OperationReport",
+    "OutsideSteps",
     "Overlap",
     "OverlapReport",
     "Rate",
@@ -63,6 +66,7 @@ __all__ = [
     "StepReport",
     "StreamReport",
     "TimeBudget",
+    "Totals",
     "TraceReport",
     "format_share",
     "share",
@@ -71,14 +75,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HealthEntry:
-    """Something to know before trusting a number. `severity`: error, warning or note."""
+    """Something to know before trusting a number. `severity`: error, warning or note.
+
+    `accepted` says that the user chose to go on in spite of it, so that it stops nothing.
+    """
 
     code: str
-    severity: str
+    severity: Severity
     message: str
     hint: str = ""
     trace: str = ""
-    count: int = 1
+    count: Count = 1
+    accepted: Later[bool] = False
 
 
 @dataclass(frozen=True)
@@ -89,11 +97,11 @@ class LinkReport:
     64 MB in this trace.
     """
 
-    h2d_gbps: float | None = None
-    d2h_gbps: float | None = None
+    h2d_gbps: GbPerS | None = None
+    d2h_gbps: GbPerS | None = None
     source: str = "unknown"
-    best_h2d_gbps: float | None = None
-    best_d2h_gbps: float | None = None
+    best_h2d_gbps: GbPerS | None = None
+    best_d2h_gbps: GbPerS | None = None
 
 
 @dataclass(frozen=True)
@@ -102,9 +110,9 @@ class OpaqueBounds:
     counted as nothing or as all compute. None without transfers of that direction.
     """
 
-    h2d: tuple[float, float] | None = None
-    d2h: tuple[float, float] | None = None
-    both: tuple[float, float] | None = None
+    h2d: tuple[Share, Share] | None = None
+    d2h: tuple[Share, Share] | None = None
+    both: tuple[Share, Share] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,63 +122,111 @@ class StreamReport:
     pid: int
     context_id: int
     stream_id: int
-    role: str
-    """compute, comm, h2d, d2h, other, opaque, or mixed."""
-    busy_ns: Mapping[str, int]
+    role: Annotated[str, OneOf(("compute", "comm", "h2d", "d2h", "other", "opaque", "mixed"))]
+    busy_ns: Mapping[str, Count]
     """Sum of durations by role."""
     h2d: Overlap
     d2h: Overlap
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """A physical GPU as the trace names it; None where it does not."""
+
+    id: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class OutsideSteps:
+    """Transfers outside the kept steps."""
+
+    h2d: Overlap
+    d2h: Overlap
+
+
+@dataclass(frozen=True)
 class DeviceReport:
-    """One device of one trace over one window."""
+    """One device of one trace over one window.
+
+    `pid` is None where processes share the GPU. `outside_steps` is None without steps. `relief` is
+    over the whole window, or the median over steps where there are steps.
+    """
 
     trace: str
     pid: int | None
     device_id: int | None
-    gpu_id: int | None
-    gpu_name: str | None
-    gpu_uuid: str | None
-    window_ns: tuple[int, int]
+    gpu: Gpu
+    window_ns: Span
     h2d: Overlap
     d2h: Overlap
     both: Overlap
     unified_h2d: Overlap
     unified_d2h: Overlap
     time_budget: TimeBudget
-    streams: tuple[StreamReport, ...] = ()
     link: LinkReport = field(default_factory=LinkReport)
     opaque_bounds: OpaqueBounds | None = None
-    steps: tuple[StepReport, ...] = ()
-    outside_h2d: Overlap | None = None
-    """H2D outside the kept steps; None without steps. The same for D2H."""
-    outside_d2h: Overlap | None = None
+    outside_steps: OutsideSteps | None = None
     relief: Relief | None = None
-    """Over the whole window; the median over steps where there are steps."""
     effective: Effective | None = None
     bounds: Bounds | None = None
+    streams: tuple[StreamReport, ...] = ()
+    steps: tuple[StepReport, ...] = ()
+
+    @property
+    def gpu_id(self) -> int | None:
+        """Number of the GPU on its host."""
+        return self.gpu.id
+
+    @property
+    def gpu_name(self) -> str | None:
+        """Product name of the GPU."""
+        return self.gpu.name
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """UUID of the GPU."""
+        return self.gpu.uuid
 
     @property
     def n_outside_steps(self) -> int:
         """Transfers outside the kept steps; 0 without steps."""
-        return sum(part.n for part in (self.outside_h2d, self.outside_d2h) if part is not None)
+        outside = self.outside_steps
+        return 0 if outside is None else outside.h2d.n + outside.d2h.n
 
     @property
     def label(self) -> str:
         """Short name for tables, such as `H200 dev 0, pid 17025`."""
-        return device_label(self.gpu_name, self.device_id, self.pid)
+        return device_label(self.gpu.name, self.device_id, self.pid)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A framework or library that ran, and what in the trace proves it."""
+
+    name: str
+    evidence: str
 
 
 @dataclass(frozen=True)
 class TraceReport:
-    """One input file as the report names it."""
+    """One input file as the report names it.
+
+    `framework` is None where it was not looked for, and named "unknown" where nothing proves one.
+    """
 
     path: str
     rank: int | None = None
     nsys_version: str | None = None
     schema_version: str | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
+    framework: Later[Program | None] = None
+    components: Later[tuple[Program, ...]] = ()
+
+
+GUESSED = "a guess from repeating kernels"
+"""How steps that nothing marks are called."""
 
 
 @dataclass(frozen=True)
@@ -178,31 +234,62 @@ class Basis:
     """What the numbers are over. `kind`: trace, window or steps; `window_ns` as asked, None = open.
 
     `steps` says in words what marks a step, `n_steps` how many were kept (the most of any
-    device), `skipped` how many were left out.
+    device), `skipped` how many were left out. `rules`, `links` and `steps_asked` say in words what
+    was asked for, None in files that did not know it; `accepted` are the health codes that were.
     """
 
-    kind: str = "trace"
+    kind: Annotated[str, OneOf(("trace", "window", "steps"))] = "trace"
     window_ns: tuple[int | None, int | None] | None = None
     config: str | None = None
-    transfer_kernels: str = "auto"
+    transfer_kernels: Annotated[str, OneOf(("auto", "off"))] = "auto"
     steps: str | None = None
-    n_steps: int = 0
-    skipped: int = 0
+    n_steps: Count = 0
+    skipped: Count = 0
+    steps_asked: Later[str | None] = None
+    rules: Later[str | None] = None
+    links: Later[str | None] = None
+    accepted: Later[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over devices."""
+
+    h2d: Overlap
+    d2h: Overlap
+    both: Overlap
+    unified_h2d: Overlap
+    unified_d2h: Overlap
+    time_budget: TimeBudget
+
+    def unlike(self, stated: Totals) -> str | None:
+        """The first part whose integers differ in what a file states; rates are no sums."""
+        for part in fields(self):
+            own, other = getattr(self, part.name), getattr(stated, part.name)
+            names = {f.name for f in fields(own)} - {"copy_ns", *WAITS}
+            if any(getattr(own, name) != getattr(other, name) for name in names):
+                return part.name
+        return None
 
 
 @dataclass(frozen=True, repr=False)
-class OverlapReport:
-    """The answer for one or several traces; devices in order of trace, then device."""
+class OverlapReport(Document):
+    """The answer for one or several traces; devices in order of trace, then device.
 
+    Fields ending in _ns are nanoseconds, bytes are bytes, shares lie between 0 and 1. Integers add
+    over devices; shares do not.
+    """
+
+    json_format: ClassVar = (FORMAT, FORMAT_VERSION)
+    json_last: ClassVar = ("totals", "operations", "kernels", "attribution", "findings")
+    basis: Basis = field(default_factory=Basis, kw_only=True)
     traces: tuple[TraceReport, ...]
     health: tuple[HealthEntry, ...]
     devices: tuple[DeviceReport, ...]
-    basis: Basis = field(default_factory=Basis)
     operations: tuple[OperationReport, ...] = ()
     kernels: tuple[KernelReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     attribution: Attribution | None = None
-    generator: str = f"nsysoverlap {__version__}"
 
     def __repr__(self) -> str:
         """In one line: the numbers are many."""
@@ -216,6 +303,13 @@ class OverlapReport:
     def total(self, direction: str) -> Overlap:
         """Sum of `h2d`, `d2h`, `both`, `unified_h2d` or `unified_d2h` over devices."""
         return sum((getattr(d, direction) for d in self.devices), Overlap())
+
+    @property
+    def totals(self) -> Totals:
+        """All sums over devices."""
+        directions = (*DIRECTIONS, *UNIFIED_DIRECTIONS)
+        sums = {name: self.total(name) for name in directions}
+        return Totals(**sums, time_budget=self.time_budget)
 
     @property
     def time_budget(self) -> TimeBudget:
@@ -247,25 +341,33 @@ class OverlapReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON report as plain data; `nsysoverlap/result/report.schema.json` describes it."""
-        from .codec import report_to_dict
-
-        return report_to_dict(self)
+        """The JSON report as plain data; `report.schema.json` describes it."""
+        return dict(plain(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> OverlapReport:
-        """Read back `to_dict`. Raises `ConfigError` for another format or a newer version."""
-        from .codec import report_from_dict
+        """Read back `to_dict`; unknown keys are ignored.
 
-        return report_from_dict(values)
+        Raises `ConfigError` for another format, a newer version, missing keys, wrong types, or
+        integers that contradict each other.
+        """
+        from ..core.json_codec import read
+
+        return read(values, cls, "Give a file written by `nsysoverlap report --format json`.")
+
+    @classmethod
+    def restored(cls, known: Mapping[str, Any]) -> OverlapReport:
+        """From the values of a file, whose totals must be what follows from the devices."""
+        report = cls(**{name: value for name, value in known.items() if name != "totals"})
+        wrong = report.totals.unlike(known["totals"])
+        if wrong is not None:
+            raise ValueError(f"totals.{wrong} is not the sum of the devices")
+        return report
 
     def to_frame(self, table: str = "devices") -> pd.DataFrame:
         """One of the tables of docs/dataframes.md as a DataFrame, which lists their columns."""
-        from .frames import report_frame
-
-        return report_frame(self, table)
+        frame: pd.DataFrame = late("report_frame")(self, table)
+        return frame
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import report_html
-
-        return report_html(self)
+        return str(late("result_html")(self))

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from ..core.formatting import format_share
+from ..core.json_model import Count, GbPerS, Later, Limits, Share, Unseen, plain
+
+__all__ = [
+    "BUDGET_ROLES",
+    "WAITS",
+    "Overlap",
+    "Relief",
+    "TimeBudget",
+    "format_share",
+    "share",
+]
+
+
+WAITS = ("blocking_ns", "host_blocking_ns", "unawaited_ns")
+"""The fields of an `Overlap` that say who waited."""
 
 
 def share(part: int, whole: int) -> float | None:
     """`part / whole`, or None where there is nothing to take a share of."""
     return part / whole if whole else None
-
-
-def format_share(value: float | None, digits: int = 1) -> str:
-    """A share as text in percent; a dash for None.
-
-    Never rounds to 0 or 100 unless the share is exactly that: 0.99999 is `>99.9 %`.
-    """
-    if value is None:
-        return "–"
-    step = 10.0**-digits
-    percent = round(value * 100, digits)
-    if value > 0 and percent <= 0:
-        return f"<{step:.{digits}f} %"
-    if value < 1 and percent >= 100:
-        return f">{100 - step:.{digits}f} %"
-    return f"{percent:.{digits}f} %"
 
 
 @dataclass(frozen=True)
@@ -37,82 +38,86 @@ class Overlap:
 
     `wall_ns == hidden_by_compute_ns + hidden_by_comm_ns + exposed_ns`, always. Instances of
     different devices, ranks or steps add; streams of one device overlap and do not.
-    `blocking_ns` is None where the trace cannot tell.
+    Of the exposed time compute waited for `blocking_ns`, else the host for `host_blocking_ns`, and
+    nothing for `unawaited_ns`; the rest, `unresolved_ns`, the trace cannot tell. The three are None
+    where it can tell of none.
     """
 
-    n: int = 0
-    n_by_kernel: int = 0
-    bytes: int = 0
-    bytes_estimated: int = 0
-    busy_ns: int = 0
-    wall_ns: int = 0
-    hidden_by_compute_ns: int = 0
-    hidden_by_comm_ns: int = 0
-    exposed_ns: int = 0
-    exposed_under_other_ns: int = 0
-    blocking_ns: int | None = None
-    copy_ns: int = 0
+    n: Count = 0
+    n_by_kernel: Count = 0
+    bytes: Count = 0
+    bytes_estimated: Count = 0
+    busy_ns: Count = 0
+    wall_ns: Count = 0
+    hidden_by_compute_ns: Count = 0
+    hidden_by_comm_ns: Count = 0
+    exposed_ns: Count = 0
+    exposed_under_other_ns: Count = 0
+    blocking_ns: Count | None = None
+    host_blocking_ns: Later[Count | None] = None
+    unawaited_ns: Later[Count | None] = None
+    copy_ns: Unseen[int] = 0
     """Unclipped duration of the copies that moved `bytes`: the denominator of `gb_per_s`."""
+    json_last: ClassVar = ("hidden_share", "covered_share", "unresolved_ns", "gb_per_s")
 
     def __post_init__(self) -> None:
         parts = self.hidden_by_compute_ns + self.hidden_by_comm_ns + self.exposed_ns
         if parts != self.wall_ns or not 0 <= self.exposed_under_other_ns <= self.exposed_ns:
             raise AssertionError(f"transfer time does not add up: {self}")
+        if not 0 <= self.unresolved_ns <= self.exposed_ns:
+            raise AssertionError(f"waits do not add up: {self}")
 
     def __add__(self, other: Overlap) -> Overlap:
         one, two = self.__dict__, other.__dict__
-        summed = {name: one[name] + two[name] for name in one if name != "blocking_ns"}
-        return Overlap(**summed, blocking_ns=_add_blocking(self, other))
+        summed: dict[str, Any] = {name: _add(one[name], two[name]) for name in one}
+        return Overlap(**summed)
 
     @property
-    def hidden_share(self) -> float | None:
+    def hidden_share(self) -> Share | None:
         """Share of the wall time behind compute; the headline."""
         return share(self.hidden_by_compute_ns, self.wall_ns)
 
     @property
-    def covered_share(self) -> float | None:
+    def covered_share(self) -> Share | None:
         """Share of the wall time behind compute or communication."""
         return share(self.hidden_by_compute_ns + self.hidden_by_comm_ns, self.wall_ns)
 
     @property
-    def gb_per_s(self) -> float | None:
+    def unresolved_ns(self) -> Later[Count]:
+        """Exposed time of which the trace cannot tell whether anything waited for it."""
+        return self.exposed_ns - sum(getattr(self, name) or 0 for name in WAITS)
+
+    @property
+    def gb_per_s(self) -> GbPerS | None:
         """Bytes per nanosecond (GB/s, 10^9) over whole copies; transfer kernels left out."""
         return self.bytes / self.copy_ns if self.bytes and self.copy_ns else None
 
     def to_dict(self) -> dict[str, Any]:
         """The OVERLAP object of the JSON report."""
-        return {
-            **{name: value for name, value in self.__dict__.items() if name != "copy_ns"},
-            "hidden_share": self.hidden_share,
-            "covered_share": self.covered_share,
-            "gb_per_s": self.gb_per_s,
-        }
+        return dict(plain(self))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Overlap:
-        """Read back `to_dict`; `copy_ns` is recovered from the rate."""
-        own = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        rate = values.get("gb_per_s")
-        return cls(**own, copy_ns=round(values["bytes"] / rate) if rate else 0)
+    def restored(cls, known: Mapping[str, Any]) -> Overlap:
+        """From `to_dict`; shares are computed anew, `copy_ns` is recovered from the rate."""
+        own = {name: value for name, value in known.items() if name not in cls.json_last}
+        rate = known["gb_per_s"]
+        return cls(**own, copy_ns=round(known["bytes"] / rate) if rate else 0)
 
 
-def _add_blocking(one: Overlap, two: Overlap) -> int | None:
-    known = [o.blocking_ns for o in (one, two) if o.wall_ns or o.blocking_ns is not None]
-    if not known:
-        return None
-    return None if None in known else sum(value for value in known if value is not None)
+def _add(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else one + two
 
 
 @dataclass(frozen=True)
 class TimeBudget:
     """A partition of a window: each instant goes to the first role that applies, in this order."""
 
-    compute_ns: int = 0
-    comm_ns: int = 0
-    transfer_ns: int = 0
-    other_ns: int = 0
-    opaque_ns: int = 0
-    idle_ns: int = 0
+    compute_ns: Count = 0
+    comm_ns: Count = 0
+    transfer_ns: Count = 0
+    other_ns: Count = 0
+    opaque_ns: Count = 0
+    idle_ns: Count = 0
 
     @property
     def total_ns(self) -> int:
@@ -121,6 +126,10 @@ class TimeBudget:
 
     def __add__(self, other: TimeBudget) -> TimeBudget:
         return TimeBudget(**{k: v + getattr(other, k) for k, v in asdict(self).items()})
+
+
+BUDGET_ROLES = tuple(field.name.removesuffix("_ns") for field in fields(TimeBudget))
+"""The parts of a time budget, in the order in which they take an instant."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +141,12 @@ class Relief:
     direction only.
     """
 
-    relief_bytes: int = 0
-    offloaded_bytes: int = 0
-    excluded_bytes: int = 0
+    relief_bytes: Count = 0
+    offloaded_bytes: Count = 0
+    excluded_bytes: Count = 0
+    json_last: ClassVar = ("relief_share",)
 
     @property
-    def relief_share(self) -> float | None:
+    def relief_share(self) -> Annotated[float, Limits(ge=0)] | None:
         """How much of what was offloaded was ever away at once; None where nothing was."""
         return share(self.relief_bytes, self.offloaded_bytes)

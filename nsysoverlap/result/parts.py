@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
+from ..core.json_model import Count, End, GbPerS, Inline, OneOf, Share
 from .numbers import Overlap, Relief, TimeBudget, share
 
 
@@ -15,11 +17,11 @@ class StepReport:
     `index` counts all steps of the trace from 0, skipped ones too. `pid` is the plain process id.
     """
 
-    index: int
+    index: Count
     label: str
     pid: int
     start_ns: int
-    end_ns: int
+    end_ns: End
     h2d: Overlap
     d2h: Overlap
     both: Overlap
@@ -44,9 +46,9 @@ class OperationReport:
 
     op: str
     label: str
-    direction: str
-    overlap: Overlap
-    exposed_per_step_ns: int | None = None
+    direction: Annotated[str, OneOf(("h2d", "d2h", "unified_h2d", "unified_d2h"))]
+    overlap: Inline[Overlap]
+    exposed_per_step_ns: Count | None = None
     followed_by: str | None = None
 
 
@@ -58,19 +60,19 @@ class KernelReport:
 
     name: str
     role: str
-    n: int
-    beside_ns: int
-    alone_ns: int
+    n: Count
+    beside_ns: Count
+    alone_ns: Count
 
 
 @dataclass(frozen=True)
 class Rate:
     """GB/s (10^9) of n copies: overall, and the 10th and 90th percentile of single copies."""
 
-    n: int = 0
-    gb_per_s: float | None = None
-    p10: float | None = None
-    p90: float | None = None
+    n: Count = 0
+    gb_per_s: GbPerS | None = None
+    p10: GbPerS | None = None
+    p90: GbPerS | None = None
 
 
 MAX_SPREAD = 1.15
@@ -89,14 +91,22 @@ class Slowdown:
     `p90_ratio` are the spread of single launches against the median of those alone.
     """
 
-    n_beside: int = 0
-    n_alone: int = 0
-    beside_ns: int = 0
-    compared_ns: int = 0
+    n_beside: Count = 0
+    n_alone: Count = 0
+    beside_ns: Count = 0
+    compared_ns: Count = 0
     cost_ns: int = 0
     ratio: float | None = None
     p10_ratio: float | None = None
     p90_ratio: float | None = None
+    json_last: ClassVar = ("compared_share",)
+
+    @classmethod
+    def restored(cls, known: Mapping[str, Any]) -> Slowdown:
+        """From the values of a file; the share is computed anew."""
+        if known["compared_ns"] > known["beside_ns"]:
+            raise ValueError("compared_ns is more than beside_ns")
+        return cls(**{name: known[name] for name in known if name not in cls.json_last})
 
     @property
     def is_other_work(self) -> bool:
@@ -104,7 +114,7 @@ class Slowdown:
         return self.ratio is not None and self.ratio * MAX_SPREAD < 1
 
     @property
-    def compared_share(self) -> float | None:
+    def compared_share(self) -> Share | None:
         """Share of the time beside transfers that could be compared."""
         return share(self.compared_ns, self.beside_ns)
 
@@ -130,8 +140,8 @@ class Bounds:
     are steps) less its exposed time.
     """
 
-    best_hidden_share: float | None = None
-    window_ns_without_exposed: int | None = None
+    best_hidden_share: Share | None = None
+    window_ns_without_exposed: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -140,10 +150,10 @@ class Attribution:
     it is known whether compute waited, of all exposed time.
     """
 
-    attributed_bytes: int = 0
-    total_bytes: int = 0
-    resolved_ns: int = 0
-    exposed_ns: int = 0
+    attributed_bytes: Count = 0
+    total_bytes: Count = 0
+    resolved_ns: Count = 0
+    exposed_ns: Count = 0
 
     def __add__(self, other: Attribution) -> Attribution:
         return Attribution(
@@ -159,7 +169,7 @@ class Evidence:
     """One example row behind a finding: when, on which device, which operation, and what of it."""
 
     start_ns: int
-    end_ns: int
+    end_ns: End
     text: str
     op: str | None = None
     device: str | None = None
@@ -175,11 +185,11 @@ class Finding:
     """
 
     code: str
-    severity: str
+    severity: Annotated[str, OneOf(("warning", "note"))]
     title: str
     detail: str
     remedy: str
-    cost_ns: int = 0
+    cost_ns: Count = 0
     evidence: tuple[Evidence, ...] = ()
 
     def urgency(self) -> tuple[bool, int, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core.formatting import number_of
-from .device_names import device_names
+from .device_names import device_names, rank_name
 from .metrics import Metric, NoValueError, Part, Scope
 from .model import (
     DIRECTIONS,
@@ -42,8 +42,8 @@ def measure(report: OverlapReport, metric: Metric, scope: Scope, *, least: bool)
     """
     try:
         groups = _step_parts(report) if scope.of_steps else [_parts(report, scope)]
-        if scope is Scope.STEP_MEDIAN:
-            found = [_median(group, metric) for group in groups]
+        if scope in _MIDDLES:
+            found = [_middle(group, metric, _MIDDLES[scope]) for group in groups]
         else:
             found = [(metric.take(part), part.name) for group in groups for part in group]
         if not found:
@@ -66,7 +66,7 @@ def _parts(report: OverlapReport, scope: Scope) -> list[Part]:
     if scope is Scope.WORST_RANK:
         return [
             _sum(
-                trace.path if trace.rank is None else f"rank {trace.rank}",
+                rank_name(trace),
                 [device for device in report.devices if device.trace == trace.path],
             )
             for trace in report.traces
@@ -141,10 +141,17 @@ def _step_part(step: StepReport, device: DeviceReport, owner: str) -> Part:
     )
 
 
-def _median(parts: Sequence[Part], metric: Metric) -> tuple[Fraction, str]:
-    """The median over the steps of one device, named after the device and the number of steps."""
+_Middle = Callable[[Sequence[Fraction]], Fraction]
+_MIDDLES: dict[Scope, _Middle] = {
+    Scope.STEP_MEDIAN: statistics.median,
+    Scope.STEP_MEAN: statistics.mean,
+}
+
+
+def _middle(parts: Sequence[Part], metric: Metric, middle: _Middle) -> tuple[Fraction, str]:
+    """Over the steps of one device, named after the device and the number of steps."""
     values = [metric.take(part) for part in parts]
     owner = parts[0].name.partition(" of ")[2]
     steps = number_of(len(values), "step")
     name = f"{steps} of {owner}" if owner else steps
-    return statistics.median(values), name
+    return middle(values), name

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 
 from ..core.formatting import format_bytes, format_ms, format_ns, format_span, number_of
-from .model import OverlapReport, format_share, share
+from .metrics import METRICS, Scope
+from .model import GUESSED, OverlapReport, format_share, share
+from .scopes import measure
 
 
 def headline(report: OverlapReport) -> str:
     """The answer in one or two sentences a person can act on."""
-    answer = _answer(report)
+    answer = f"{_answer(report)}{_guessed(report)}"
     if report.conclusive:
         return answer
     reason = next(entry.message for entry in report.health if entry.severity == "error")
     stop = "" if reason.endswith((".", "!", "?")) else "."
     return f"Inconclusive: {reason}{stop} {answer if report.devices else ''}".rstrip()
+
+
+def _guessed(report: OverlapReport) -> str:
+    if report.basis.steps is None or GUESSED not in report.basis.steps:
+        return ""
+    return f" Its {number_of(report.basis.n_steps, 'step')} are a guess: nothing marks them."
 
 
 def _answer(report: OverlapReport) -> str:
@@ -53,16 +60,12 @@ def _answer(report: OverlapReport) -> str:
 
 def _a_step(report: OverlapReport) -> str:
     """How much that is a step; of several devices on the one that holds the others up most."""
-    found = []
-    for device in report.devices:
-        # On a GPU that processes share each has its own steps, at the same time.
-        n_steps = max(Counter(step.pid for step in device.steps).values(), default=0)
-        if n_steps:
-            found.append(round(device.both.exposed_ns / n_steps))
-    if not any(found):
+    exposed = METRICS["both.exposed_ms"]
+    a_step = measure(report, exposed, Scope.STEP_MEAN, least=False).value
+    if not a_step:
         return ""
     where = " on the worst device" if len(report.devices) > 1 else ""
-    return f", {format_ns(max(found))} a step{where}"
+    return f", a mean of {format_ns(round(a_step))} a step{where}"
 
 
 def _opaque_range(report: OverlapReport) -> tuple[float, float] | None:

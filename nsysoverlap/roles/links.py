@@ -27,6 +27,11 @@ class LinkOverride:
     h2d: float
     d2h: float
 
+    @property
+    def words(self) -> str:
+        """As the option takes it."""
+        return f"{self.h2d:g},{self.d2h:g} GB/s"
+
 
 def _pcie(generation: int, lanes: int, gbps: float) -> LinkPeak:
     return LinkPeak(gbps, gbps, f"PCIe Gen{generation} x{lanes}, peak by data sheet")

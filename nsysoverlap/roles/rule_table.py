@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from ..trace.cupti import CopyKind
+
 
 class Role(IntEnum):
     """What an activity counts as in the metric; fits in uint8."""
@@ -50,20 +52,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class CopyRule:
-    """Copies of one of `copy_kinds` (ENUM_CUDA_MEMCPY_OPER) that meet the conditions set here."""
+    """Copies of one of `copy_kinds` that meet the conditions set here."""
 
     name: str
     role: Role
-    copy_kinds: tuple[int, ...]
+    copy_kinds: tuple[CopyKind, ...]
     why: str
     both_on_device: bool = False
     """Source and destination memory must both be device memory."""
     between_devices: bool = False
     """Source and destination device must be known and differ."""
 
-
-DEVICE_MEMORY_KINDS = (2, 3, 5)
-"""ENUM_CUDA_MEM_KIND of memory on the GPU: device, array, device static."""
 
 KERNEL_RULES: tuple[Rule, ...] = (
     Rule(
@@ -315,22 +314,26 @@ KERNEL_RULES: tuple[Rule, ...] = (
 )
 
 COPY_RULES: tuple[CopyRule, ...] = (
-    CopyRule("unified-h2d", Role.UNIFIED_H2D, (11,), "Unified memory moved to the GPU."),
-    CopyRule("unified-d2h", Role.UNIFIED_D2H, (12,), "Unified memory moved to the host."),
+    CopyRule(
+        "unified-h2d", Role.UNIFIED_H2D, (CopyKind.UVM_HTOD,), "Unified memory moved to the GPU."
+    ),
+    CopyRule(
+        "unified-d2h", Role.UNIFIED_D2H, (CopyKind.UVM_DTOH,), "Unified memory moved to the host."
+    ),
     CopyRule(
         "staged-peer-copy",
         Role.COMM,
-        (1, 2),
+        (CopyKind.HTOD, CopyKind.DTOH),
         "One half of a GPU-to-GPU copy that goes through the host.",
         both_on_device=True,
     ),
-    CopyRule("h2d", Role.H2D, (1, 3), "Host memory to the GPU."),
-    CopyRule("d2h", Role.D2H, (2, 4), "GPU memory to the host."),
-    CopyRule("peer-copy", Role.COMM, (10,), "GPU to GPU."),
+    CopyRule("h2d", Role.H2D, (CopyKind.HTOD, CopyKind.HTOA), "Host memory to the GPU."),
+    CopyRule("d2h", Role.D2H, (CopyKind.DTOH, CopyKind.ATOH), "GPU memory to the host."),
+    CopyRule("peer-copy", Role.COMM, (CopyKind.PTOP,), "GPU to GPU."),
     CopyRule(
         "peer-copy-by-device",
         Role.COMM,
-        (8,),
+        (CopyKind.DTOD,),
         "Device-to-device copy between two GPUs.",
         between_devices=True,
     ),

@@ -6,6 +6,7 @@ so classifying costs a few bytes and nanoseconds a row. Nothing here measures ov
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 from ..core.errors import ConfigError
 from ..core.patterns import bounded
+from ..trace.cupti import DEVICE_MEMORY
 from ..trace.model import Copies, Trace, qualified_name
-from .rule_table import COPY_RULES, DEVICE_MEMORY_KINDS, KERNEL_RULES, CopyRule, Role, Rule
+from .rule_table import COPY_RULES, KERNEL_RULES, CopyRule, Role, Rule
 
 __all__ = [
     "Classified",
@@ -77,6 +79,14 @@ class RuleSet:
     kernel_rules: tuple[Rule, ...] = KERNEL_RULES
     user_rules: tuple[Rule, ...] = ()
     transfer_kernels: bool = True
+
+    @property
+    def words(self) -> str:
+        """Which rules these are: the built-in ones, or how many others and a digest of them."""
+        if not self.user_rules:
+            return "built-in"
+        told = repr([(rule.regex.pattern, rule.role.name) for rule in self.user_rules])
+        return f"{len(self.user_rules)} own ({hashlib.sha256(told.encode()).hexdigest()[:8]})"
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -218,7 +228,7 @@ def _slow_as_a_host_link(trace: Trace, row: Int64Array, threads: Int64Array) -> 
 def _copy_roles(copies: Copies) -> UInt8Array:
     role = np.full(len(copies), Role.OTHER, np.uint8)
     on_device = np.zeros(256, bool)
-    on_device[list(DEVICE_MEMORY_KINDS)] = True
+    on_device[list(DEVICE_MEMORY)] = True
     # Last rule first, so that the first rule that matches has the last word.
     for rule in reversed(COPY_RULES):
         taken = np.isin(copies.copy_kind, rule.copy_kinds)

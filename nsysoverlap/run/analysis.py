@@ -16,7 +16,9 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
+from ..replay.clock import ClockLaw
 from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
+from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
 from ..roles.rules import Classified, RuleSet, classify
 from ..steps.launches import Launches
@@ -34,6 +36,9 @@ class Options:
     links: LinkOverride | None = None
     config_name: str | None = None
     steps: StepSpec = field(default_factory=StepSpec)
+    accepted: tuple[str, ...] = ()
+    clock: ClockLaw | None = None
+    """The calibrated clock law of this machine."""
 
     @property
     def whole(self) -> bool:
@@ -118,12 +123,14 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     n_steps = plan.n_steps or None
     labels = each(transfer_labels, cases, threads)
     operations, attribution = measure_operations(cases, n_steps, labels, threads)
+    framework, components = detect(trace)
     context = Context(
         cases,
         devices,
         n_steps,
         trace.info.capture,
         tuple(own.op.tolist() for own in labels),
+        framework.name,
     )
     return OverlapReport(
         traces=(
@@ -132,9 +139,11 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 nsys_version=trace.info.product_version,
                 schema_version=trace.info.schema_version,
                 capture=trace.info.capture,
+                framework=framework,
+                components=components,
             ),
         ),
-        health=judge(found.classified, devices, _span(plan, options), plan.notes),
+        health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
@@ -181,4 +190,8 @@ def _basis(plan: StepPlan, options: Options) -> Basis:
         steps=plan.marker,
         n_steps=plan.n_steps,
         skipped=plan.skipped,
+        steps_asked=options.steps.words if options.whole else "window",
+        rules=options.rules.words,
+        links="by GPU name" if options.links is None else options.links.words,
+        accepted=options.accepted,
     )

@@ -18,7 +18,7 @@ from ..core.errors import NsysOverlapError, TraceFileError
 from ..result.model import OverlapReport
 from ..trace.load import read_trace
 from ..trace.model import Trace
-from ..trace.nsys_export import REPORT_SUFFIXES, export_report
+from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
 from .analysis import Options, TraceCases, analyze_trace
 from .outcomes import Outcome
 from .rank_names import check_distinct, rank_in, rank_of, ranks_by_difference
@@ -35,7 +35,8 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     """The trace files that the arguments name, in order; folders stand for the traces in them.
 
     A pattern such as `run/rank*.sqlite` that names no file itself stands for those it matches.
-    In a folder a `.nsys-rep` is left out where its `.sqlite` export lies beside it, and files
+    In a folder a `.nsys-rep` is left out where its `.sqlite` export lies beside it; but a report
+    that was recorded long after its export stands for it, wherever it is named. Files
     are in natural order (`rank2` before `rank10`). Raises `TraceFileError` for a folder without
     traces and a pattern without matches; what is wrong with other paths, reading them tells.
     """
@@ -48,7 +49,7 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
             found.extend(_matching(path))
         else:
             found.append(path)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(newest_of(path) for path in found))
 
 
 def distinct(arguments: Sequence[Sequence[Path]]) -> tuple[list[Path], list[Path]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.json_model import Count, End, OneOf
 from ..measure.hiders import top_hiding_kernel
 from ..measure.lanes import Transfers, device_lanes
 from ..roles.rules import Classified, Role, classify
+from ..trace.cupti import MEMORY_KINDS, MemoryKind
 from ..trace.model import Trace, short_name
 from .analysis import Options
 
@@ -19,48 +22,45 @@ DIRECTION_NAMES = {
     Role.UNIFIED_H2D: "unified_h2d",
     Role.UNIFIED_D2H: "unified_d2h",
 }
-MEMORY_KINDS = (
-    "pageable",
-    "pinned",
-    "device",
-    "array",
-    "managed",
-    "device_static",
-    "managed_static",
-    "unknown",
-)
-"""ENUM_CUDA_MEM_KIND of nsys exports; CUPTI's own numbers differ by one."""
 
-COLUMNS = (
-    "start_ns",
-    "end_ns",
-    "direction",
-    "bytes",
-    "bytes_estimated",
-    "gb_per_s",
-    "src_kind",
-    "dst_kind",
-    "device",
-    "device_id",
-    "pid",
-    "context_id",
-    "stream_id",
-    "graph_node_id",
-    "correlation_id",
-    "by_kernel",
-    "hidden_ns",
-    "comm_ns",
-    "exposed_ns",
-    "top_hiding_kernel",
-)
+
+@dataclass(frozen=True)
+class TransferRow:
+    """One transfer, whole: copies at the same time are each split for themselves.
+
+    `bytes` is None for transfer kernels, `bytes_estimated` for copies; `graph_node_id` is None
+    outside graphs, `device` counts as in the report.
+    """
+
+    start_ns: int
+    end_ns: End
+    direction: Annotated[str, OneOf(tuple(DIRECTION_NAMES.values()))]
+    bytes: Count | None
+    bytes_estimated: Count | None
+    gb_per_s: float | None
+    src_kind: str | None
+    dst_kind: str | None
+    device: Count
+    device_id: int
+    pid: int
+    context_id: int
+    stream_id: int
+    graph_node_id: int | None
+    correlation_id: int
+    by_kernel: bool
+    hidden_ns: Count
+    comm_ns: Count
+    exposed_ns: Count
+    top_hiding_kernel: str | None
+
+
+COLUMNS = tuple(field.name for field in fields(TransferRow))
 
 
 def transfer_rows(trace: Trace, options: Options | None = None) -> dict[str, list[Any]]:
-    """All transfers that start in the window as columns (`COLUMNS`), sorted by start.
+    """All transfers that start in the window as columns of `TransferRow`, sorted by start.
 
-    Times are whole, not clipped. Each transfer is split for itself, so where copies run at the
-    same time the columns sum to more than the report's wall time. `bytes` is None for transfer
-    kernels, `bytes_estimated` for copies; `graph_node_id` is None outside graphs.
+    Where copies run at the same time the columns sum to more than the report's wall time.
     """
     options = options or Options()
     classified = classify(trace, options.rules)
@@ -145,4 +145,4 @@ def _copy_columns(trace: Trace, rows: Transfers) -> dict[str, list[Any]]:
 
 
 def _memory_kind(kind: int) -> str:
-    return MEMORY_KINDS[kind] if kind < len(MEMORY_KINDS) else "unknown"
+    return MEMORY_KINDS[min(kind, MemoryKind.UNKNOWN)]

@@ -24,12 +24,29 @@ class Command:
     purpose: str
 
 
+class Cell(str):
+    """The text of a cell with the number it shows, None where there is none.
+
+    A page sorts by `value`; `bar` is a share 0..1 to draw below the text.
+    """
+
+    value: float | None
+    bar: float | None
+
+    def __new__(cls, text: str, value: float | None = None, bar: float | None = None) -> Cell:
+        """A text is all that other painters see."""
+        self = super().__new__(cls, text)
+        self.value, self.bar = value, bar
+        return self
+
+
 @dataclass(frozen=True)
 class Table:
     """A titled table of strings; every row has as many cells as there are columns.
 
     The first `n_words` columns hold words and may wrap, the others numbers, which never do.
-    `note` is running text to print below.
+    `note` is running text to print below. A table with a `name` can be sorted and filtered on a
+    page; its cells are `Cell`s where they hold numbers.
     """
 
     title: str
@@ -37,6 +54,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     n_words: int = 1
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,15 @@ class Entries:
 Block = Paragraph | Command | Table | Entries
 
 
+@dataclass(frozen=True)
+class Section:
+    """Blocks that belong together; a page gives them an anchor and, with a title, a heading."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
 def cleaned(block: Block) -> Block:
     """The block with every string made fit to print (see `clean_text`)."""
     return with_texts(block, clean_text)
@@ -69,7 +96,10 @@ def with_texts(block: Block, change: Callable[[str], str]) -> Block:
     """The block with `change` done to every string of it."""
 
     def each(texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(change(text) for text in texts)
+        return tuple(
+            Cell(change(text), text.value, text.bar) if isinstance(text, Cell) else change(text)
+            for text in texts
+        )
 
     if isinstance(block, Paragraph):
         return replace(block, text=change(block.text))

@@ -1,12 +1,10 @@
-"""What a reporter is."""
+"""How a result is painted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..draw.timeline_model import Timeline
-from ..result.model import OverlapReport
 from .view import View
 
 
@@ -21,10 +19,3 @@ class Layout:
     color: bool = False
     view: View = field(default_factory=View)
     timeline: Timeline | None = None
-
-
-class Reporter(Protocol):
-    """A report as one string that ends in a newline; formats without a layout ignore it."""
-
-    def __call__(self, report: OverlapReport, layout: Layout, /) -> str:
-        """Render the report."""

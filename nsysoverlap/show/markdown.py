@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..result.model import OverlapReport
 from .blocks import Block, Command, Entry, Paragraph, Table
 from .interface import Layout
-from .say_report import blocks
+from .sections import Result, blocks_of
 
 # An underscore inside a word is no emphasis; escaping it would only make kernel names ugly.
 _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
-def render_markdown(report: OverlapReport, layout: Layout) -> str:
+def paint(result: Result, layout: Layout) -> str:
     """Headings, GitHub tables and paragraphs; every text shows exactly as it is in the trace."""
-    return blocks_as_markdown(blocks(report, layout.view))
+    return blocks_as_markdown(blocks_of(result, layout.view))
 
 
 def blocks_as_markdown(printed: Sequence[Block]) -> str:

@@ -10,10 +10,9 @@ import html
 from collections.abc import Sequence
 
 from ..core.formatting import clean_text, format_at, format_span
-from ..result.model import OverlapReport
 from ..trace.model import Trace
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table
-from .say_report import blocks as report_blocks
+from .sections import Result, blocks_of
 
 _LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right;white-space:nowrap"'
 
@@ -61,9 +60,9 @@ def _note(block: Table | Entries) -> str:
     return f"<p>{html.escape(block.note)}</p>" if block.note else ""
 
 
-def report_html(report: OverlapReport) -> str:
-    """The report for a notebook: the blocks of the text report as HTML, everything escaped."""
-    return blocks_html(report_blocks(report))
+def result_html(result: Result) -> str:
+    """What the text of a result says, for a notebook; everything escaped."""
+    return blocks_html(blocks_of(result))
 
 
 def trace_html(trace: Trace) -> str:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
 
-from .._version import __version__
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.comparison import Change, Comparison
-from ..result.metrics import METRICS
+from ..result.metrics import METRICS, STEP_MEAN
 from ..result.model import Finding
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Block, Paragraph, Section, Table
 
-FORMAT = "nsysoverlap.comparison"
-FORMAT_VERSION = 1
 MAX_ROWS = 10
 _EQUAL = Fraction(1, 100)
 _EQUAL_SHARES = Fraction(1, 1000)
@@ -23,21 +18,26 @@ _EQUAL_SHARES = Fraction(1, 1000)
 """
 
 
-def comparison_blocks(result: Comparison) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), "headline")]
-    blocks.append(Paragraph(f"A is {result.a}, B is {result.b}."))
-    blocks += [Paragraph(caution, "alarm") for caution in result.cautions]
+def comparison_sections(result: Comparison) -> list[Section]:
+    """Everything to print, in order."""
     over = "Amounts are medians over steps." if result.per_step else "Amounts are over everything."
-    blocks.append(_changes("Change from A to B", result.split, over))
     budget = tuple(c for c in result.budget if c.a or c.b)
-    if budget:
-        blocks.append(_changes("Time budget, share of the window", budget, ""))
-    blocks += _operations(result)
-    blocks += _kernels(result)
-    blocks += _findings("Findings that came", result.new_findings)
-    blocks += _findings("Findings that went", result.gone_findings)
-    return [cleaned(block) for block in blocks]
+    summary = (
+        Paragraph(headline(result), "headline"),
+        Paragraph(f"A is {result.a}, B is {result.b}."),
+        *(Paragraph(caution, "alarm") for caution in result.cautions),
+    )
+    changes = [_changes("Change from A to B", result.split, over)]
+    changes += [_changes("Time budget, share of the window", budget, "")] if budget else []
+    findings = _findings("Findings that came", result.new_findings)
+    findings += _findings("Findings that went", result.gone_findings)
+    return [
+        Section("summary", "Summary", summary),
+        Section("change", "Change", tuple(changes)),
+        Section("operations", "Operations", tuple(_operations(result))),
+        Section("kernels", "Kernels", tuple(_kernels(result))),
+        Section("findings", "Findings", tuple(findings)),
+    ]
 
 
 def headline(result: Comparison) -> str:
@@ -110,7 +110,7 @@ def _operations(result: Comparison) -> list[Block]:
                 f"{sign}{format_ns(abs(change.difference_ns))}",
             )
         )
-    per_step = " per step" if result.per_step else ""
+    per_step = f", {STEP_MEAN}" if result.per_step else ""
     note = _left_out(len(changed), "operation")
     columns = ("operation", "", "exposed A", "exposed B", "change")
     return [Table(f"Operations, exposed time{per_step}", columns, tuple(rows), note, n_words=2)]
@@ -130,7 +130,13 @@ def _kernels(result: Comparison) -> list[Block]:
         )
         for kernel in result.kernels[:MAX_ROWS]
     )
-    columns = ("kernel", "role", "mean A", "mean B", "cost a step" if result.per_step else "cost")
+    columns = (
+        "kernel",
+        "role",
+        "mean A",
+        "mean B",
+        f"cost, {STEP_MEAN}" if result.per_step else "cost",
+    )
     notes = (_left_out(len(result.kernels), "kernel"), unlike)
     note = " ".join(filter(None, notes))
     return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]
@@ -154,38 +160,3 @@ def _findings(title: str, findings: tuple[Finding, ...]) -> list[Block]:
         return []
     rows = tuple((f.code, f.title, format_ns(f.cost_ns) if f.cost_ns else NONE) for f in findings)
     return [Table(title, ("code", "what", "cost"), rows, n_words=2)]
-
-
-def comparison_to_dict(result: Comparison) -> dict[str, Any]:
-    """Plain data: shares as floats 0..1, times in ns, sizes in bytes, rates in GB/s."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "a": result.a,
-        "b": result.b,
-        "headline": headline(result),
-        "cautions": list(result.cautions),
-        "per_step": result.per_step,
-        "split": [_change_to_dict(change) for change in result.split],
-        "budget": [_change_to_dict(change) for change in result.budget],
-        "operations": [asdict(change) for change in result.operations],
-        "kernels": [asdict(change) for change in result.kernels],
-        "n_unlike_kernels": result.n_unlike_kernels,
-        "new_findings": [_finding_to_dict(finding) for finding in result.new_findings],
-        "gone_findings": [_finding_to_dict(finding) for finding in result.gone_findings],
-    }
-
-
-def _change_to_dict(change: Change) -> dict[str, Any]:
-    return {"metric": change.name, "a": _number(change.a), "b": _number(change.b)}
-
-
-def _number(value: Fraction | None) -> int | float | None:
-    if value is None:
-        return None
-    return int(value) if value.denominator == 1 else float(value)
-
-
-def _finding_to_dict(finding: Finding) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in ("code", "severity", "title", "cost_ns")}

@@ -18,7 +18,7 @@ _NUMBERS = re.compile(r"[\d.,]+")
 
 def findings_section(report: OverlapReport, view: View) -> list[Block]:
     """The findings that the view asks for: warnings before notes, then by cost."""
-    ordered = sorted(report.findings, key=lambda f: (f.severity != "warning", -f.cost_ns))
+    ordered = sorted(report.findings, key=Finding.urgency)
     if view.findings == "none":
         return []
     if view.findings not in {"top", "all"}:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
-from .._version import __version__
 from ..core.formatting import NONE, format_ns, number_of
-from ..judge.history_store import Run
+from ..judge.history_store import Run, Trend
 from ..judge.history_trend import MIN_RUNS
+from ..result.metrics import STEP_MEDIAN
 from ..result.model import format_share
-from .blocks import Block, Paragraph, Table, cleaned
-
-FORMAT = "nsysoverlap.history"
-FORMAT_VERSION = 1
+from .blocks import Paragraph, Section, Table
 
 
-def history_blocks(runs: Sequence[Run], name: str) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    if not runs:
-        return [Paragraph(f"No runs in {name} match.", "headline")]
-    blocks: list[Block] = [Paragraph(headline(runs), "headline"), _table(runs)]
-    return [cleaned(block) for block in blocks]
+def history_sections(trend: Trend) -> list[Section]:
+    """Everything to print, in order."""
+    said = headline(trend.runs) if trend.runs else f"No runs in {trend.name} match."
+    table = (_table(trend.runs),) if trend.runs else ()
+    return [
+        Section("summary", "Summary", (Paragraph(said, "headline"),)),
+        Section("runs", "Runs", table),
+    ]
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -57,7 +54,7 @@ def _table(runs: Sequence[Run]) -> Table:
         values = run.values
         shares = (values[f"{d}_hidden_share"] for d in ("h2d", "d2h", "both"))
         # Per step where there are steps, else of the worst device.
-        exposed = values["exposed_per_step_ns"]
+        exposed = values["exposed_step_median_ns"]
         exposed = values["worst_device_exposed_ns"] if exposed is None else exposed
         labels = ", ".join(f"{key}={value}" for key, value in run.labels.items())
         rows.append(
@@ -70,9 +67,10 @@ def _table(runs: Sequence[Run]) -> Table:
                 _time(values["step_ns"]),
             )
         )
+    stepped = all(run.values["exposed_step_median_ns"] is not None for run in runs)
     columns = (
         *("run", "date", "labels", "H2D hidden", "D2H hidden", "both hidden"),
-        *("exposed", "step time"),
+        *(f"exposed, {STEP_MEDIAN}" if stepped else "exposed", "step time"),
     )
     note = "Exposed time is the median step's where there are steps, else of the worst device."
     return Table("Runs", columns, tuple(rows), note, n_words=3)
@@ -80,13 +78,3 @@ def _table(runs: Sequence[Run]) -> Table:
 
 def _time(ns: float | int | None) -> str:
     return NONE if ns is None else format_ns(round(ns))
-
-
-def runs_to_dict(runs: Sequence[Run]) -> dict[str, Any]:
-    """Plain data: shares as floats 0..1, times in ns."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generator": f"nsysoverlap {__version__}",
-        "runs": [asdict(run) for run in runs],
-    }

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..core.formatting import NONE, format_bytes, format_ns, format_rate, short_kernel
+from ..core.formatting import NONE, format_ns
+from ..result.columns import Column, Place, at, named
 from ..result.device_names import NAMES
-from ..result.model import (
-    KernelReport,
-    OperationReport,
-    Overlap,
-    OverlapReport,
-    format_share,
-    share,
-)
+from ..result.metrics import STEP_MEAN
+from ..result.model import KernelReport, OperationReport, OverlapReport, format_share, share
+from ..result.tables import KERNEL, OPERATION
 from .blocks import Block, Table
+from .cells import cell, rest_note, table_of
 from .view import View
 
 N_SHORT = 5
 N_FULL = 15
 N_KERNELS = 5
+_HOST = "host waited"
+_STACKED = {
+    "operation": ("operation", "followed_by"),
+    "n, size": ("n", "size"),
+    "wall, hidden": ("wall_ns", "hidden_share"),
+    f"exposed, {STEP_MEAN}": ("exposed_ns", "exposed_per_step_ns"),
+    "compute waited": ("blocking_ns", "blocking_share"),
+    _HOST: ("host_blocking_ns", "host_blocking_share"),
+    "GB/s": ("gb_per_s",),
+}
+"""Columns of the long table: what stands in the first row of an operation, and below it."""
 
 
 def operations_section(report: OverlapReport, view: View) -> list[Block]:
@@ -31,43 +39,59 @@ def operations_section(report: OverlapReport, view: View) -> list[Block]:
     return [_short_table(report, exposed[:N_SHORT])] if exposed else []
 
 
+def _stepped(shown: Sequence[OperationReport]) -> bool:
+    return any(operation.exposed_per_step_ns is not None for operation in shown)
+
+
+def _hosted(shown: Sequence[OperationReport]) -> bool:
+    """Whether the host waited for any of them."""
+    return any(operation.overlap.host_blocking_ns for operation in shown)
+
+
 def _short_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Table:
-    per_step = any(operation.exposed_per_step_ns is not None for operation in shown)
-    exposed = "exposed a step" if per_step else "exposed"
-    columns = ("operation", "followed by", "n", exposed, "of it blocking", "behind compute")
-    rows = []
-    for operation in shown:
-        part = operation.overlap
-        blocking = None if part.blocking_ns is None else share(part.blocking_ns, part.exposed_ns)
-        rows.append(
-            (
-                f"{NAMES[operation.direction]} {_name(operation)}",
-                _followed_by(operation, 26),
-                f"{part.n:,}",
-                _time(operation.exposed_per_step_ns) if per_step else format_ns(part.exposed_ns),
-                format_share(blocking),
-                format_share(part.hidden_share),
-            )
-        )
+    # The time of a step says more than that of all, where there are steps.
+    left_out = {"exposed_ns" if _stepped(shown) else "exposed_per_step_ns"}
+    if not _hosted(shown):
+        left_out.add("host_blocking_share")
+    columns = [column for column in at(OPERATION, Place.TEXT) if column.name not in left_out]
     others = len(report.operations) - len(shown)
     rest = f"{others} more: --by op. " if others else ""
     note = f"{rest}{_mean(report)}{_known(report)}".rstrip()
-    return Table("Most exposed operations", columns, tuple(rows), note, 2)
+    return table_of("Most exposed operations", columns, shown, note)
 
 
 def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Table:
-    """Two rows an operation: amounts, and below them shares, the time a step and what followed."""
-    columns = ("operation", "n, size", "wall, hidden", "exposed, a step", "blocking")
-    rows = tuple(row for operation in shown for row in _two_rows(operation))
+    """Two rows an operation: amounts, and below them shares, the mean step and what followed."""
     note = (
         "'Then' names the kernel that followed most of the exposed time; hidden is the share "
-        "behind compute, blocking the exposed time for which compute demonstrably waited. "
+        "behind compute; waited is the exposed time for which compute, or else the host, did. "
     )
     total = len(report.operations)
     if total > len(shown):
         note += f"Shown are {len(shown)} of {total}; all are in the JSON report. "
     note = f"{note}{_mean(report)}{_known(report)} {_left_over(report)}".rstrip()
-    return Table("Operations by exposed time", (*columns, "GB/s"), rows, note)
+    pairs = {name: names for name, names in _STACKED.items() if _hosted(shown) or name != _HOST}
+    stacked = [named(OPERATION, *names) for names in pairs.values()]
+    rows = tuple(row for operation in shown for row in _two_rows(operation, stacked))
+    return Table("Operations by exposed time", tuple(pairs), rows, note)
+
+
+def _two_rows(
+    operation: OperationReport, stacked: Sequence[Sequence[Column[OperationReport]]]
+) -> Iterator[tuple[str, ...]]:
+    yield tuple(cell(pair[0], operation) for pair in stacked)
+    below = [cell(pair[1], operation) if len(pair) > 1 else "" for pair in stacked]
+    if operation.followed_by:
+        below[0] = f"then {below[0]}"
+    yield tuple("" if text == NONE else text for text in below)
+
+
+def operations_table(report: OverlapReport, most: int) -> Table | None:
+    """All about the `most` exposed operations, to sort and to filter; None without any."""
+    shown = report.operations[:most]
+    note = rest_note(len(report.operations), len(shown))
+    columns = at(OPERATION, Place.PAGE)
+    return table_of("Operations", columns, shown, note, name="operations") if shown else None
 
 
 def _mean(report: OverlapReport) -> str:
@@ -90,47 +114,6 @@ def _left_over(report: OverlapReport) -> str:
     return f"All rows together hold {' and '.join(parts)}: operations that overlap count it twice."
 
 
-def _two_rows(operation: OperationReport) -> Iterator[tuple[str, ...]]:
-    part = operation.overlap
-    yield (
-        f"{NAMES[operation.direction]} {_name(operation)}",
-        f"{part.n:,}",
-        format_ns(part.wall_ns),
-        format_ns(part.exposed_ns),
-        _time(part.blocking_ns),
-        format_rate(part.gb_per_s),
-    )
-    a_step = operation.exposed_per_step_ns
-    yield (
-        f"then {_followed_by(operation, 27)}" if operation.followed_by else "",
-        _size(part),
-        format_share(part.hidden_share),
-        "" if a_step is None else format_ns(a_step),
-        "" if part.blocking_ns is None else format_share(share(part.blocking_ns, part.exposed_ns)),
-        "",
-    )
-
-
-def _name(operation: OperationReport) -> str:
-    label = f" ({operation.label})" if operation.label else ""
-    return f"{operation.op or 'no operation known'}{label}"
-
-
-def _followed_by(operation: OperationReport, limit: int) -> str:
-    return NONE if operation.followed_by is None else short_kernel(operation.followed_by, limit)
-
-
-def _size(part: Overlap) -> str:
-    """Bytes copied, or about how many where kernels did it."""
-    if part.bytes or not part.bytes_estimated:
-        return format_bytes(part.bytes)
-    return f"~{format_bytes(part.bytes_estimated)}"
-
-
-def _time(ns: int | None) -> str:
-    return NONE if ns is None else format_ns(ns)
-
-
 def _known(report: OverlapReport) -> str:
     """What share of bytes has an operation, and for how much time blocking is known."""
     known = report.attribution
@@ -140,7 +123,7 @@ def _known(report: OverlapReport) -> str:
     text = f"{named} of the bytes have an operation"
     if known.exposed_ns:
         told = format_share(share(known.resolved_ns, known.exposed_ns))
-        text += f"; whether compute waited is known for {told} of the exposed time"
+        text += f"; who waited is known for {told} of the exposed time"
     return f"{text}."
 
 
@@ -152,11 +135,10 @@ def kernels_section(report: OverlapReport, view: View) -> list[Block]:
     alone = _most([kernel for kernel in report.kernels if kernel.role == "compute"], "alone_ns")
     tables: list[Block] = []
     if hid:
-        title = "Kernels that ran beside transfers"
-        tables.append(_kernel_table(title, hid))
+        tables.append(table_of("Kernels that ran beside transfers", at(KERNEL, Place.TEXT), hid))
     if alone:
         title = "Compute with no transfer beside it"
-        tables.append(_kernel_table(title, alone))
+        tables.append(table_of(title, at(KERNEL, Place.TEXT), alone))
     return tables
 
 
@@ -165,16 +147,9 @@ def _most(kernels: Sequence[KernelReport], field: str) -> list[KernelReport]:
     return [kernel for kernel in ordered[:N_KERNELS] if getattr(kernel, field)]
 
 
-def _kernel_table(title: str, kernels: Sequence[KernelReport]) -> Table:
-    columns = ("kernel", "role", "n", "beside transfers", "alone")
-    rows = tuple(
-        (
-            short_kernel(kernel.name),
-            kernel.role,
-            f"{kernel.n:,}",
-            format_ns(kernel.beside_ns),
-            format_ns(kernel.alone_ns),
-        )
-        for kernel in kernels
-    )
-    return Table(title, columns, rows, n_words=2)
+def kernels_table(report: OverlapReport, most: int) -> Table | None:
+    """The kernels that took most time, to sort and to filter; None without any."""
+    shown = report.kernels[:most]
+    note = rest_note(len(report.kernels), len(shown))
+    columns = at(KERNEL, Place.PAGE)
+    return table_of("Kernels", columns, shown, note, name="kernels") if shown else None

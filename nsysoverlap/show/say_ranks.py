@@ -9,6 +9,8 @@ from fractions import Fraction
 
 from ..core.formatting import NONE, format_ns
 from ..core.limits import Unit, format_value
+from ..result.device_names import rank_name
+from ..result.metrics import STEP_MEDIAN
 from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, format_share
 from .blocks import Block, Table
 
@@ -54,8 +56,7 @@ def rank_rows(report: OverlapReport) -> tuple[RankRow, ...]:
     for trace in report.traces:
         devices = [device for device in report.devices if device.trace == trace.path]
         if devices:
-            name = trace.path if trace.rank is None else f"rank {trace.rank}"
-            rows.append(_row(name, devices))
+            rows.append(_row(rank_name(trace), devices))
     return tuple(rows)
 
 
@@ -119,7 +120,7 @@ def ranks_section(report: OverlapReport) -> list[Block]:
     if len(rows) > MAX_RANKS:
         shown = sorted(rows, key=lambda row: -row.exposed_ns)[:SHOWN_OF_MANY]
     cells = [*_spread(rows, has_steps), *(_cells(row, has_steps) for row in shown)]
-    per_step = " per step" if has_steps else ""
+    per_step = f", {STEP_MEDIAN}" if has_steps else ""
     columns = ["rank", "H2D hidden", "D2H hidden", "both hidden", f"exposed{per_step}"]
     columns += ["step time"] if has_steps else []
     title = f"Ranks, {len(rows)}"

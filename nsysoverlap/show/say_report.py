@@ -20,8 +20,9 @@ from ..result.model import (
     format_share,
     share,
 )
+from ..result.numbers import BUDGET_ROLES
 from ..result.sentences import basis_line, headline, next_step
-from .blocks import Block, Command, Paragraph, Table, cleaned
+from .blocks import Block, Command, Paragraph, Section, Table
 from .say_findings import findings_section
 from .say_gains import gain_section
 from .say_operations import kernels_section, operations_section
@@ -31,16 +32,17 @@ from .say_transfers import transfers_section, unified_section
 from .view import View
 
 MAX_STREAMS = 20
-BUDGET = ("compute", "comm", "transfer", "other", "opaque", "idle")
 ALWAYS = ("compute", "transfer", "idle")
 """Parts of the time budget to show even when they are 0."""
 SEVERITY_ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def blocks(report: OverlapReport, view: View | None = None) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    chosen = view or View()
-    return [cleaned(block) for section in SECTIONS for block in section(report, chosen)]
+def report_sections(report: OverlapReport, view: View) -> list[Section]:
+    """Everything to print, in order; sections without blocks too, for a page may draw there."""
+    return [
+        Section(name, title, tuple(block for part in parts for block in part(report, view)))
+        for name, title, parts in SECTIONS
+    ]
 
 
 def headline_section(report: OverlapReport) -> list[Block]:
@@ -99,7 +101,7 @@ def budget_section(report: OverlapReport) -> list[Block]:
 
 
 def _budget_table(name: str, budget: TimeBudget) -> Table:
-    parts = [part for part in BUDGET if getattr(budget, f"{part}_ns") or part in ALWAYS]
+    parts = [part for part in BUDGET_ROLES if getattr(budget, f"{part}_ns") or part in ALWAYS]
     times = [getattr(budget, f"{part}_ns") for part in parts] + [budget.total_ns]
     shares = [format_share(share(ns, budget.total_ns)) for ns in times]
     rows = (tuple(format_ns(ns) for ns in times), tuple(shares))
@@ -108,7 +110,7 @@ def _budget_table(name: str, budget: TimeBudget) -> Table:
 
 def _many_budgets(report: OverlapReport, names: Sequence[str], note: str) -> Table:
     total = report.time_budget
-    parts = [part for part in BUDGET if getattr(total, f"{part}_ns") or part in ALWAYS]
+    parts = [part for part in BUDGET_ROLES if getattr(total, f"{part}_ns") or part in ALWAYS]
     rows = []
     budgets = (total, *(device.time_budget for device in report.devices))
     for name, budget in zip(("all devices", *names), budgets, strict=True):
@@ -180,27 +182,30 @@ def next_step_section(report: OverlapReport) -> list[Block]:
     return [Command(*next_step(report))] if report.traces else []
 
 
-Section = Callable[[OverlapReport, View], list[Block]]
+Part = Callable[[OverlapReport, View], list[Block]]
 
 
-def _always(section: Callable[[OverlapReport], list[Block]]) -> Section:
-    """A section that no view changes."""
-    return lambda report, _: section(report)
+def _always(part: Callable[[OverlapReport], list[Block]]) -> Part:
+    """A part that no view changes."""
+    return lambda report, _: part(report)
 
 
-SECTIONS: tuple[Section, ...] = (
-    _always(headline_section),
-    _always(health_section),
-    findings_section,
-    _always(ranks_section),
-    _always(transfers_section),
-    gain_section,
-    _always(steps_section),
-    operations_section,
-    kernels_section,
-    _always(budget_section),
-    _always(unified_section),
-    _always(opaque_section),
-    streams_section,
-    _always(next_step_section),
-)
+SECTIONS: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
+    ("summary", "Summary", (_always(headline_section), _always(health_section))),
+    ("ranks", "Ranks", (_always(ranks_section),)),
+    ("findings", "Findings", (findings_section,)),
+    ("timeline", "Timeline", ()),
+    ("transfers", "Transfers", (_always(transfers_section), gain_section)),
+    ("steps", "Steps", (_always(steps_section),)),
+    ("operations", "Operations", (operations_section,)),
+    ("kernels", "Kernels", (kernels_section,)),
+    (
+        "time", "Time",
+        (
+            *(_always(part) for part in (budget_section, unified_section, opaque_section)),
+            streams_section,
+        ),
+    ),
+    ("next", "", (_always(next_step_section),)),
+)  # fmt: skip
+"""Name, title and parts of each section, in the order of every format."""

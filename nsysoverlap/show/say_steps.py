@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import median
+from typing import Any
 
-from ..core.formatting import NONE, format_bytes, format_ns
+from ..core.limits import Unit
+from ..result.columns import Column, Place, at, lifted, named
 from ..result.device_names import FEW_DEVICES, device_names
-from ..result.model import DeviceReport, OverlapReport, StepReport, format_share
+from ..result.metrics import STEP_MEDIAN
+from ..result.model import DeviceReport, OverlapReport, StepReport
+from ..result.tables import STEP
 from .blocks import Block, Paragraph, Table
+from .cells import rest_note, summary_row, table_of
 
 ALL_STEPS = 12
 """Up to here each step gets a row; of more only the slowest and the fastest do."""
@@ -60,14 +67,37 @@ def _owner(device: DeviceReport, name: str, steps: Sequence[StepReport]) -> str:
 def _steps_block(name: str, device: DeviceReport, steps: Sequence[StepReport]) -> Block:
     title = f"Steps, {_owner(device, name, steps)} (n = {len(steps)})"
     if not any(step.both.n or step.both.wall_ns for step in steps):
-        times = _summary([step.duration_ns for step in steps], _time)
-        return Paragraph(
-            f"{title}: no transfers; median time {times['median']}, from {times['min']} to "
-            f"{times['max']}."
-        )
-    columns = ("step", "time", "H2D behind compute", "D2H behind compute", "exposed", "relief")
-    rows = [*_summary_rows(steps), *(_row(step, steps) for step in _shown(steps))]
-    return Table(title, (*columns, "relief share"), tuple(rows), _note(steps))
+        middle, least, most = _times(steps)
+        return Paragraph(f"{title}: no transfers; median time {middle}, from {least} to {most}.")
+    columns = at(STEP, Place.TEXT)
+    names = Column[StepReport]("step", Unit.NAME, "", partial(_marked, steps), "step")
+    single = table_of(title, [names, *columns], _shown(steps), _note(steps))
+    summary = [summary_row(name, middle, columns, steps) for name, middle in _MIDDLES.items()]
+    return replace(single, rows=(*summary, *single.rows))
+
+
+def steps_table(report: OverlapReport, most: int) -> Table | None:
+    """Steps of all devices in order, to sort and to filter; of too many the most exposed."""
+    every = [
+        (name, step)
+        for name, device in zip(device_names(report), report.devices, strict=True)
+        for step in device.steps
+    ]
+    shown = every
+    if len(every) > most:
+        shown = sorted(every, key=lambda pair: -pair[1].both.exposed_ns)[:most]
+    columns = (
+        *([_DEVICE] if len(report.devices) > 1 else []),
+        Column[_Named]("step", Unit.NAME, "", lambda pair: str(pair[1].index), "step"),
+        *lifted(at(STEP, Place.PAGE), lambda pair: pair[1]),
+    )
+    note = rest_note(len(every), len(shown))
+    return table_of("Single steps", columns, shown, note, name="steps") if shown else None
+
+
+_Named = tuple[str, StepReport]
+_DEVICE = Column[_Named]("device", Unit.NAME, "", lambda pair: pair[0], "device")
+_MIDDLES: dict[str, Callable[[Sequence[Any]], Any]] = {"median": median, "min": min, "max": max}
 
 
 def _shown(steps: Sequence[StepReport]) -> list[StepReport]:
@@ -78,17 +108,8 @@ def _shown(steps: Sequence[StepReport]) -> list[StepReport]:
     return [*by_time[:N_SLOWEST], by_time[-1]]
 
 
-def _row(step: StepReport, steps: Sequence[StepReport]) -> tuple[str, ...]:
-    mark = " outlier" if is_outlier(step, steps) else ""
-    return (
-        f"{_step_name(step, steps)}{mark}",
-        format_ns(step.duration_ns),
-        format_share(step.h2d.hidden_share),
-        format_share(step.d2h.hidden_share),
-        format_ns(step.both.exposed_ns),
-        format_bytes(step.relief.relief_bytes) if step.relief.offloaded_bytes else NONE,
-        format_share(step.relief.relief_share),
-    )
+def _marked(steps: Sequence[StepReport], step: StepReport) -> str:
+    return f"{_step_name(step, steps)}{' outlier' if is_outlier(step, steps) else ''}"
 
 
 def _step_name(step: StepReport, steps: Sequence[StepReport]) -> str:
@@ -97,42 +118,6 @@ def _step_name(step: StepReport, steps: Sequence[StepReport]) -> str:
         return str(step.index)
     last_word = step.label.split()[-1:]
     return step.label if last_word == [str(step.index)] else f"{step.index} ({step.label})"
-
-
-_Show = Callable[[float], str]
-
-
-def _summary_rows(steps: Sequence[StepReport]) -> list[tuple[str, ...]]:
-    relieved = [step.relief for step in steps if step.relief.offloaded_bytes]
-    parts = [
-        _summary([step.duration_ns for step in steps], _time),
-        _summary([step.h2d.hidden_share for step in steps], format_share),
-        _summary([step.d2h.hidden_share for step in steps], format_share),
-        _summary([step.both.exposed_ns for step in steps], _time),
-        _summary([relief.relief_bytes for relief in relieved], _size),
-        _summary([relief.relief_share for relief in relieved], format_share),
-    ]
-    return [(name, *(part[name] for part in parts)) for name in ("median", "min", "max")]
-
-
-def _time(ns: float) -> str:
-    return format_ns(round(ns))
-
-
-def _size(n_bytes: float) -> str:
-    return format_bytes(round(n_bytes))
-
-
-def _summary(values: Sequence[float | None], show: _Show) -> dict[str, str]:
-    """Median, minimum and maximum of the values that are known, as text."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return dict.fromkeys(("median", "min", "max"), NONE)
-    return {
-        "median": show(median(known)),
-        "min": show(min(known)),
-        "max": show(max(known)),
-    }
 
 
 def _note(steps: Sequence[StepReport]) -> str:
@@ -152,18 +137,25 @@ def _note(steps: Sequence[StepReport]) -> str:
     return " ".join(sentences)
 
 
+def _times(steps: Sequence[StepReport]) -> tuple[str, ...]:
+    """Median, least and most step time."""
+    duration = named(STEP, "duration_ns")
+    return tuple(summary_row("", middle, duration, steps)[1] for middle in _MIDDLES.values())
+
+
 def _each_device(groups: Sequence[tuple[str, DeviceReport, list[StepReport]]]) -> Table:
-    columns = ("device", "n", "median time", "min time", "max time", "exposed", "relief")
-    rows = []
-    for name, device, steps in groups:
-        times = _summary([step.duration_ns for step in steps], _time)
-        exposed = _summary([step.both.exposed_ns for step in steps], _time)["median"]
-        relief = _summary([step.relief.relief_share for step in steps], format_share)["median"]
-        rows.append(
-            (_owner(device, name, steps), str(len(steps)), *times.values(), exposed, relief)
+    columns = ("device", "n", "median time", "min time", "max time")
+    medians = named(STEP, "both_exposed_ns", "relief_share")
+    rows = tuple(
+        (
+            *(_owner(device, name, steps), str(len(steps)), *_times(steps)),
+            *summary_row("", median, medians, steps)[1:],
         )
+        for name, device, steps in groups
+    )
     note = (
         "Exposed and relief are medians over steps; relief is the share of the offloaded bytes "
         "that was on the host at once. Single steps are in the JSON report."
     )
-    return Table("Steps, each device", columns, tuple(rows), note)
+    headings = (*columns, f"exposed, {STEP_MEDIAN}", "relief")
+    return Table("Steps, each device", headings, rows, note)

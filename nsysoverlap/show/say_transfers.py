@@ -99,10 +99,13 @@ def _split_note(parts: dict[str, Overlap], device: DeviceReport | None) -> str:
 
 def _outside_note(device: DeviceReport) -> str:
     """What the steps leave out."""
+    outside = device.outside_steps
+    if outside is None:
+        return ""
     parts = [
         f"{part.n:,} {name} ({format_bytes(part.bytes)}, {format_ns(part.exposed_ns)} exposed)"
-        for name, part in (("H2D", device.outside_h2d), ("D2H", device.outside_d2h))
-        if part is not None and (part.n or part.wall_ns)
+        for name, part in (("H2D", outside.h2d), ("D2H", outside.d2h))
+        if part.n or part.wall_ns
     ]
     return f"Outside the steps, not counted: {', '.join(parts)}." if parts else ""
 

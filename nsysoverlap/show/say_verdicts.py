@@ -8,25 +8,26 @@ from fractions import Fraction
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
-from .blocks import Block, Paragraph, Table, cleaned
+from ..result.metrics import STEP_MEAN
+from .blocks import Block, Paragraph, Section, Table
 
 MAX_REASONS = 10
 MAX_NAMED = 2
 _TONES = {Status.PASSED: "headline", Status.FAILED: "alarm", Status.INCONCLUSIVE: "alarm"}
 
 
-def verdict_blocks(result: Verdicts) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), _TONES[result.status])]
-    if result.basis:
-        blocks.append(Paragraph(result.basis))
-    blocks += [Paragraph(note) for note in result.notes]
-    if result.verdicts:
-        blocks.append(_table(result))
-        blocks += _reasons(result)
-    if result.losses:
-        blocks.append(_losses(result))
-    return [cleaned(block) for block in blocks]
+def verdict_sections(result: Verdicts) -> list[Section]:
+    """Everything to print, in order."""
+    said = [result.basis] if result.basis else []
+    summary = [Paragraph(text) for text in (*said, *result.notes)]
+    limits = [_table(result), *_reasons(result)] if result.verdicts else []
+    return [
+        Section(
+            "summary", "Summary", (Paragraph(headline(result), _TONES[result.status]), *summary)
+        ),
+        Section("limits", "Limits", tuple(limits)),
+        Section("losses", "What lost most", (_losses(result),) if result.losses else ()),
+    ]
 
 
 def headline(result: Verdicts) -> str:
@@ -46,7 +47,11 @@ def headline(result: Verdicts) -> str:
         return (
             f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
         )
-    return f"Passed: {'all ' if n > 1 else ''}{limits} met."
+    return f"Passed: {'all ' if n > 1 else ''}{limits} met{_in_spite_of(result)}."
+
+
+def _in_spite_of(result: Verdicts) -> str:
+    return f", with {', '.join(result.accepted)} ACCEPTED" if result.accepted else ""
 
 
 def _named(result: Verdicts) -> int:
@@ -149,7 +154,7 @@ def _losses(result: Verdicts) -> Table:
         )
         for loss in result.losses
     )
-    per_step = " per step" if any(loss.per_step for loss in result.losses) else ""
+    per_step = f", {STEP_MEAN}" if any(loss.per_step for loss in result.losses) else ""
     columns = ("operation", "", "exposed then", "exposed now", "change")
     return Table(f"What lost most{per_step}", columns, rows, n_words=2)
 
@@ -160,9 +165,9 @@ def loss_name(loss: Loss) -> str:
 
 
 def loss_sentence(result: Verdicts) -> str:
-    """What lost most, for formats without tables: `copy-start.1 D2H +7.5 ms per step; ...`."""
+    """What lost most without a table: `copy-start.1 D2H +7.5 ms in the mean step; ...`."""
     return "; ".join(
         f"{loss_name(loss)} {loss.direction.upper()} +{format_ns(loss.now_ns - loss.then_ns)}"
-        f"{' per step' if loss.per_step else ''}"
+        f"{f' in the {STEP_MEAN}' if loss.per_step else ''}"
         for loss in result.losses
     )

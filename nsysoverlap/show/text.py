@@ -8,10 +8,9 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ..result.model import OverlapReport
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table, with_texts
 from .interface import Layout
-from .say_report import blocks
+from .sections import Result, blocks_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +34,9 @@ _GAP = 2
 _LEAST_WORDS = 12
 
 
-def render_text(report: OverlapReport, layout: Layout) -> str:
+def paint(result: Result, layout: Layout) -> str:
     """Headline, notes and tables; wider than `layout.width` only where numbers need it."""
-    return blocks_as_text(blocks(report, layout.view), layout)
+    return blocks_as_text(blocks_of(result, layout.view), layout)
 
 
 def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:
@@ -150,7 +149,8 @@ def _rooms(table: Table, width: int) -> list[int]:
     left = width - others - _GAP * (len(table.columns) - 1)
     while sum(rooms) > left and max(rooms) > _LEAST_WORDS:
         rooms[rooms.index(max(rooms))] -= 1
-    return rooms
+    # A column of characters without width needs room all the same, or it is never printed.
+    return [max(1, room) for room in rooms]
 
 
 def _broken(text: str, room: int) -> str:
@@ -167,6 +167,7 @@ def _broken(text: str, room: int) -> str:
 
 def _break(text: str, room: int) -> int:
     """Where to end a line: between words, else between parts of a path, else after a mark."""
+    room = max(1, room)
     for marks in (" ", "/", "_,;:.-=)>"):
         at = max(text.rfind(mark, 0, room) for mark in marks) + 1
         # Further to the left the line is mostly empty, which only a whole word is worth.

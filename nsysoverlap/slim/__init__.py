@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .identifying import Sensitive, find_sensitive
+from .identifying import Sensitive, find_sensitive, names_in
 from .making import Slimmed, slim_trace
 
-__all__ = ["Sensitive", "Slimmed", "find_sensitive", "slim_trace"]
+__all__ = ["Sensitive", "Slimmed", "find_sensitive", "names_in", "slim_trace"]

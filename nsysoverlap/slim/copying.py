@@ -20,6 +20,7 @@ from ..trace import schema
 from ..trace.bulk import careful_integer
 from ..trace.capture_facts import diagnostics, export_meta, shareable_settings
 from ..trace.database import connect, probe
+from ..trace.guard import Guarded, few_rows
 from ..trace.host_rows import PUSH_POP, START_END, interesting_calls
 from ..trace.privacy import scrub
 from ..trace.schema import FoundTable, Schema, TableSpec, quote
@@ -79,7 +80,12 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
         copy.events(spec, selection.activity)
     host = selection.host(copy.db, found)
     calls = ", ".join(map(str, interesting_calls(original, found))) or "NULL"
-    copy.events(schema.RUNTIME, lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({calls})", host)
+    copy.events(
+        schema.RUNTIME,
+        lambda t: f"CAST({t.sql('name_id')} AS INTEGER) IN ({calls})",
+        host,
+        selection.launches(found),
+    )
     kinds = f"{PUSH_POP}, {START_END}"
     copy.events(
         schema.NVTX,
@@ -92,6 +98,7 @@ def _copy_tables(original: sqlite3.Connection, copy: _Copy, selection: Selection
     copy.events(schema.OVERHEAD)
     for spec in (schema.GPU, schema.CUDA_DEVICE):
         copy.described(original, spec)
+    copy.described(original, schema.ANALYSIS)
     copy.strings(calls)
     copy.values(found.find(schema.DIAGNOSTIC), diagnostics(original, found))
     copy.values(
@@ -111,7 +118,8 @@ def _open_both(source: Path, target: Path) -> sqlite3.Connection:
     def uri(path: Path, options: str) -> str:
         return f"file:{quote_path(os.fsencode(path.absolute()))}?{options}"
 
-    db = sqlite3.connect(uri(target, "mode=rw"), uri=True)
+    db = sqlite3.connect(uri(target, "mode=rw"), uri=True, factory=Guarded)
+    db.guard(os.stat(source).st_size)
     # The file is thrown away unless it is finished, so nothing need be undone or survive a crash.
     db.execute("PRAGMA journal_mode = OFF")
     db.execute("PRAGMA synchronous = OFF")
@@ -120,7 +128,8 @@ def _open_both(source: Path, target: Path) -> sqlite3.Connection:
 
 
 def _count(db: sqlite3.Connection, table: str) -> int:
-    (n,) = db.execute(f"SELECT count(*) FROM {quote(table)}").fetchone()  # noqa: S608
+    # Not count(*), in which SQLite does not look up from its work.
+    (n,) = db.execute(f"SELECT count(1) FROM {quote(table)}").fetchone()  # noqa: S608
     return int(n)
 
 
@@ -171,7 +180,7 @@ class _Copy:
         if table is None:
             return
         columns = ", ".join(quote(column) for column in table.columns.values())
-        rows = original.execute(f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
+        rows = few_rows(original, f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
         self.values(
             table,
             [

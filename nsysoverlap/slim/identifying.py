@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..trace.capture_facts import identities
 from ..trace.database import open_database, probe
 from ..trace.schema import quote
 from ..trace.values import text
@@ -47,6 +49,7 @@ REVEALING = re.compile(
     re.VERBOSE,
 )
 _SHOWN = 3
+_SEARCHED = 100_000
 _LONGEST = 120
 
 
@@ -66,8 +69,13 @@ class Sensitive:
     examples: tuple[str, ...] = ()
 
 
-def find_sensitive(path: Path) -> list[Sensitive]:
-    """Every column of an export that holds texts, those with revealing ones first."""
+def find_sensitive(path: Path, names: Collection[str] = ()) -> list[Sensitive]:
+    """Every column of an export that holds texts, those with revealing ones first.
+
+    `names` of machines and users reveal too.
+    """
+    known = "|".join(map(re.escape, names))
+    named = re.compile(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])" if known else r"(?!)")
     result = []
     with open_database(path) as connection:
         for table in probe(connection, path.name).tables:
@@ -81,12 +89,22 @@ def find_sensitive(path: Path) -> list[Sensitive]:
                 )
                 texts = {text(value) or "": n for value, n in rows}
                 if texts:
-                    shown = [t for t in texts if REVEALING.search(t[:100_000])]
+                    shown = [t for t in texts if _reveals(t[:_SEARCHED], named)]
                     examples = tuple(_cut(t) for t in shown[:_SHOWN])
                     what = _KNOWN.get(table, "texts of a table that nsysoverlap does not read")
                     n = sum(texts.values())
                     result.append(Sensitive(table, name, n, what, len(shown), examples))
     return sorted(result, key=lambda s: (not s.revealing, s.table, s.column))
+
+
+def names_in(path: Path) -> frozenset[str]:
+    """What an export calls its machine and its user."""
+    with open_database(path) as connection:
+        return identities(connection, probe(connection, path.name))
+
+
+def _reveals(label: str, named: re.Pattern[str]) -> bool:
+    return bool(REVEALING.search(label) or named.search(label))
 
 
 def _columns_with_texts(connection: sqlite3.Connection, table: str) -> list[str]:

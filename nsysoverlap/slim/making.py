@@ -34,7 +34,7 @@ _OF_THE_WHOLE = frozenset(
     (
         *("rows-without-timestamp", "rows-ending-early", "rows-unreadable", "unknown-copy-kind"),
         *("comm-like-compute", "kernels-without-names", "launches-without-rows", "diagnostic"),
-        *("graph-launches-without-rows", "steps-not-told-apart"),
+        *("graph-launches-without-rows", "steps-not-told-apart", "head-lost"),
     )
 )
 """Health entries that count rows of the whole trace even where a window is measured."""

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from ..trace import schema
 from ..trace.schema import FoundTable, Schema
 
+_PROCESS = ~0xFFFFFF
+"""The part of a globalTid that is its globalPid."""
+
 Condition = Callable[[FoundTable], str]
 """SQL that picks rows of a table of the source; '' for all of them."""
 Spans = tuple[tuple[int, int], ...]
@@ -68,6 +71,43 @@ class Selection:
                 return ""
             start, end = table.sql("start"), table.sql("end")
             return f"{start} <= {span[1]} AND ({end} >= {span[0]} OR {end} IS NULL)"
+
+        return condition
+
+    def launches(self, found: Schema) -> Condition:
+        """Condition for calls: what they launched was copied, or was never recorded.
+
+        A call whose row lies outside the window would look as if that row had been lost.
+        """
+
+        def condition(calls: FoundTable) -> str:
+            if self.window is None or not calls.sql("correlation_id"):
+                return ""
+            tables = [
+                table
+                for spec in schema.ACTIVITY_TABLES
+                if (table := found.find(spec)) is not None and table.sql("correlation_id")
+            ]
+            by_process = bool(calls.sql("global_tid")) and all(t.sql("global_pid") for t in tables)
+            call = str(calls.sql("correlation_id"))
+            if by_process:
+                # As one value: SQLite looks for pairs that are not there row by row.
+                call = f"({calls.sql('global_tid')} & {_PROCESS}) || ' ' || {call}"
+
+            def rows(database: str) -> str:
+                def key(table: FoundTable) -> str:
+                    row = str(table.sql("correlation_id"))
+                    return f"{table.sql('global_pid')} || ' ' || {row}" if by_process else row
+
+                return " UNION ".join(
+                    f"SELECT {key(table)} FROM {database}.{table.quoted} "  # noqa: S608
+                    f"WHERE {table.sql('correlation_id')} IS NOT NULL"
+                    for table in tables
+                )
+
+            if not tables:
+                return ""
+            return f"({call}) IN ({rows('main')}) OR ({call}) NOT IN ({rows('source')})"
 
         return condition
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+_SUFFIX = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids|counters?)\s*=.*$", re.DOTALL)
+"""What PyTorch writes behind the name of an operation."""
+_DOMAIN = re.compile(r"^(?:TSL|DeepSpeed|NCCL|TensorRT-LLM):(?=\S)(?!:)")
+"""The domain, which some exports put before a text."""
 _PAYLOAD = re.compile(r"[A-Za-z][\w:]*:#(?P<pairs>.*)#", re.DOTALL)
 _PAIR = re.compile(r"(?P<key>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.DOTALL)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -22,6 +26,13 @@ class Label:
     op: str
     name: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def without_suffix(text: str) -> str:
+    """A text without its domain and without what PyTorch counts behind a name:
+    `aten::mm, seq = 12, op_id = 3` gives `aten::mm`.
+    """
+    return _SUFFIX.sub("", _DOMAIN.sub("", text, count=1), count=1)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
 from ..trace.host import HostSide, Ranges
 from ..trace.model import Activities, Trace
+from .stalls import Stalls, stalls_of
 
 _SPARSE = 16
 _ROWS_AT_ONCE = 1 << 20
@@ -39,16 +40,16 @@ class Launches:
         return found
 
     @cached_property
-    def _stream_pid(self) -> Int64Array:
-        """Process of each stream."""
-        return np.array([s.global_pid for s in self._trace.streams], dtype=np.int64)
+    def stalls(self) -> Stalls:
+        """When host threads waited for the GPU."""
+        return stalls_of(self._trace, self.of)
 
     def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
         """Index into `host.calls` of the call behind each row, -1 where there is none."""
         stream, correlation = table.stream, table.correlation_id
         if rows is not None:
             stream, correlation = stream[rows], correlation[rows]
-        stream_pid = self._stream_pid
+        stream_pid = self._trace.stream_pid
         result = np.full(len(stream), -1, np.int64)
         for process, calls in self._by_process.items():
             # Rows of cut-down exports do not say which process they are of.

@@ -1,11 +1,11 @@
-"""Which NVTX ranges mark the steps of a trace."""
+"""Which NVTX ranges may mark the steps of a trace, by their texts."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,25 +13,127 @@ from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.patterns import bounded
 from ..trace.host import HostSide
+from .labels import without_suffix
 
 _N_SHOWN = 48
 """Characters of a range's text in an error."""
 _DIGITS = re.compile(r"\d+")
+_COUNTERS = re.compile(r"(?<![A-Za-z0-9])\d+")
+"""Numbers of their own: the one of MobileNetV3 is none."""
 STEP_LIKE = re.compile(
-    r"^(?:\w+[ _./:-])?(?:step|iteration|iter|train_step|training_step|ProfilerStep)"
+    # Of one word with what it counts, such as ProfilerStep; not timestep_embed, steps, batch_norm.
+    r"(?<![A-Za-z])(?:(?:global|train|training|time|profiler|mini)[ _-]?)?"
+    r"(?:step|iter(?:ation)?|batch)(?=$|[ _#:=\[({/.-]*\d)"
     # From the first # on: from every one, a long text of them would take minutes.
-    r"(?:[ _#:=-]*\d+)?$|^[^#]*#(?:.*[,#])?step_num=\d+",
+    r"|^[^#]*#(?:.*[,#])?step_num=\d+",
     re.IGNORECASE,
 )
-_XLA_MODULE = re.compile(r"^XlaModule:#(?:.*,)?hlo_module=(?P<module>[^,#]+)")
+_PHASE = re.compile(
+    r"optimi[sz]er|(?<![a-z])(?:opt|fwd|bwd|loss|data|h2d|d2h)(?![a-z])|sched|scaler|zero_?grad"
+    r"|forward|backward|micro[ _-]?batch|data_?loader|all_?gather|all_?reduce|reduce_?scatter|nccl"
+    r"|sampl|(?:pre|post)process|prefetch|^aten::|^autograd::|^FSDP::|^DeepSpeedEngine\.|^Thunk:"
+    r"|\[(?:Strategy|LightningModule|Callback)\]",
+    re.IGNORECASE,
+)
+_AROUND = re.compile(r"(?<![A-Za-z])(?:epoch|loop|warm[ _-]?up)(?![A-Za-z])", re.IGNORECASE)
+_XLA_MODULE = re.compile(r"^(?:TSL:)?XlaModule:#(?:.*,)?hlo_module=(?P<module>[^,#]+)")
+_OF_A_LIBRARY = re.compile(r"aten::|autograd::|Thunk:|XlaModule:|nccl[A-Z]|cub::|thrust::|nvte_")
+_SERVING = (
+    (re.compile(r"^\[Executor\] _forward_step\b"), "[Executor] _forward_step"),
+    (
+        re.compile(r"^execute(?:_\d+)?_context_\d+\(.*\)_generation_\d+\("),
+        "execute_context_generation",
+    ),
+)
+"""Iterations of TensorRT-LLM and vLLM, whose texts count what they hold."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a text may mark; `around` is true for epochs and loops, which hold steps."""
+
+    name: str
+    around: bool = False
 
 
 @dataclass(frozen=True)
 class Marker:
-    """Ranges that mark steps: `ranges` indexes `HostSide.ranges`, in order of start."""
+    """Ranges of one process that mark steps.
 
-    name: str
+    `ranges` (n,) indexes `HostSide.ranges`, in order of start. `step` (n,) counts the steps from
+    0: ranges of different threads that overlap are one step.
+    """
+
+    kind: Kind
+    global_pid: int
     ranges: Int64Array
+    step: Int64Array
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps it marks."""
+        return int(self.step[-1]) + 1
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of(text: str) -> Kind | None:
+    """What the ranges of a text may mark; None for phases and all that holds no word for a step."""
+    if match := _XLA_MODULE.search(text):
+        return Kind(f"XlaModule {match['module']}")
+    text = without_suffix(text)
+    for pattern, name in _SERVING:
+        if pattern.search(text):
+            return Kind(f"NVTX ranges '{name}'")
+    around, is_step = bool(_AROUND.search(text)), bool(STEP_LIKE.search(text))
+    if not (around or is_step) or _PHASE.search(text):
+        return None
+    # In `epoch 0, step 12` the step is what counts, but a warm-up step is no step to measure.
+    warm_up = bool(re.search(r"warm[ _-]?up", text, re.IGNORECASE))
+    return Kind(f"NVTX ranges {_DIGITS.sub('N', text)!r}", warm_up or not is_step)
+
+
+def step_label(text: str) -> str:
+    """What a step is called: the module of an XlaModule range, any other text as it is."""
+    match = _XLA_MODULE.search(text)
+    return match["module"] if match else text
+
+
+def candidate_markers(host: HostSide) -> list[Marker]:
+    """All groups of ranges whose texts may mark steps, process by process."""
+    texts: dict[Kind, list[int]] = {}
+    for code, text in enumerate(host.texts):
+        kind = kind_of(text)
+        if kind is not None:
+            texts.setdefault(kind, []).append(code)
+    return [
+        marker
+        for kind, codes in texts.items()
+        for marker in _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, codes)))
+    ]
+
+
+def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
+    """All ranges whose text matches the user's regex, process by process.
+
+    Raises `UsageError` where none does or the search takes too long.
+    """
+    regex = compile_steps(pattern)
+    too_long = UsageError(
+        f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
+        "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
+    )
+    with bounded(too_long):
+        texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
+    kind = Kind(f"NVTX ranges that match {pattern}")
+    found = _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, texts)))
+    if not found:
+        there_are = repeating_ranges(host)
+        has = f"Its ranges, by time: {there_are}." if there_are else "It has none with a text."
+        raise UsageError(
+            f"{file_name}: no NVTX range matches --steps {pattern!r}.",
+            f"{has} --steps none measures the whole trace.",
+        )
+    return found
 
 
 def compile_steps(pattern: str) -> re.Pattern[str]:
@@ -45,30 +147,11 @@ def compile_steps(pattern: str) -> re.Pattern[str]:
         ) from error
 
 
-def asked_marker(host: HostSide, pattern: str, file_name: str) -> Marker:
-    """All ranges whose text matches the user's regex; raises `UsageError` where none does or the
-    search takes too long.
+def repeating_ranges(host: HostSide, least: int = 1) -> str:
+    """Ranges that a regex could name, those that repeat and take most time first; '' for none.
+
+    With `least` only those that occur so often, and none of a library.
     """
-    regex = compile_steps(pattern)
-    too_long = UsageError(
-        f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
-        "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
-    )
-    with bounded(too_long):
-        texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
-    ranges = _outermost(host, np.flatnonzero(np.isin(host.ranges.text, texts)))
-    if not len(ranges):
-        raise UsageError(
-            f"{file_name}: no NVTX range matches --steps {pattern!r}.",
-            f"{_there_are(host)} --steps none measures the whole trace.",
-        )
-    return Marker(f"NVTX ranges that match {pattern}", ranges)
-
-
-def _there_are(host: HostSide) -> str:
-    """Ranges that a regex could name: those that repeat, and take most time, first."""
-    if not len(host.ranges):
-        return "It has none."
     count: Counter[str] = Counter()
     length: Counter[str] = Counter()
     named = host.ranges.text >= 0
@@ -76,42 +159,48 @@ def _there_are(host: HostSide) -> str:
     codes, of_row, n = np.unique(host.ranges.text[named], return_inverse=True, return_counts=True)
     total = np.bincount(of_row.reshape(-1), weights=lengths, minlength=len(codes))
     for code, times, ns in zip(codes.tolist(), n.tolist(), total.tolist(), strict=True):
-        name = _DIGITS.sub("N", host.texts[code])
+        name = _COUNTERS.sub("N", without_suffix(host.texts[code]))
         count[name] += times
         length[name] += ns
-    ordered = sorted(filter(None, count), key=lambda name: (count[name] < 2, -length[name], name))
-    names = [f"{name[:_N_SHOWN]!r} ({count[name]:,} x)" for name in ordered[:3]]
-    return f"Its ranges, by time: {', '.join(names)}." if names else "Its ranges have no texts."
+    named_texts = [
+        name
+        for name in count
+        if name and count[name] >= least and not (least > 1 and _OF_A_LIBRARY.match(name))
+    ]
+    ordered = sorted(named_texts, key=lambda name: (count[name] < 2, -length[name], name))
+    return ", ".join(f"{name[:_N_SHOWN]!r} ({count[name]:,} x)" for name in ordered[:3])
 
 
-def candidate_markers(host: HostSide) -> Iterator[Marker]:
-    """Groups of ranges that may mark steps, likeliest kinds first, larger groups first."""
-    for kind in (_named_steps, _xla_modules):
-        groups: dict[str, list[int]] = {}
-        for code, text in enumerate(host.texts):
-            name = kind(text)
-            if name is not None:
-                groups.setdefault(name, []).append(code)
-        markers = [
-            Marker(name, _outermost(host, np.flatnonzero(np.isin(host.ranges.text, codes))))
-            for name, codes in groups.items()
-        ]
-        yield from sorted(markers, key=lambda marker: (-len(marker.ranges), marker.name))
+def _markers(host: HostSide, kind: Kind, ranges: Int64Array) -> list[Marker]:
+    """The ranges of a kind that lie in no other one of the same thread, process by process."""
+    ranges = _outermost(host, ranges)
+    pids = host.thread_pid[host.ranges.thread[ranges]]
+    found = []
+    for pid in np.unique(pids).tolist():
+        own = ranges[pids == pid]
+        found.append(Marker(kind, pid, own, _steps(host, own)))
+    return found
 
 
-def _named_steps(text: str) -> str | None:
-    return f"NVTX ranges {_DIGITS.sub('N', text)!r}" if STEP_LIKE.search(text) else None
+def _steps(host: HostSide, ranges: Int64Array) -> Int64Array:
+    """Number of the step of each range: those of other threads join the one that they overlap.
 
-
-def _xla_modules(text: str) -> str | None:
-    match = _XLA_MODULE.search(text)
-    return f"XlaModule {match['module']}" if match else None
-
-
-def step_label(text: str) -> str:
-    """What a step is called: the module of an XlaModule range, any other text as it is."""
-    match = _XLA_MODULE.search(text)
-    return match["module"] if match else text
+    Of one thread only one range joins: where one thread is ahead of another, as with a thread for
+    each GPU, all ranges of a run would overlap in a chain.
+    """
+    columns = host.ranges
+    thread = columns.thread[ranges].tolist()
+    if len(set(thread)) < 2:
+        return np.arange(len(ranges))
+    start, end = columns.start_ns[ranges].tolist(), columns.end_ns[ranges].tolist()
+    step, number, reach, inside = [], -1, start[0] - 1, set(thread)
+    for i, one in enumerate(thread):
+        if one in inside or start[i] >= reach:
+            number, reach, inside = number + 1, end[i], set()
+        inside.add(one)
+        reach = max(reach, end[i])
+        step.append(number)
+    return np.array(step, np.int64)
 
 
 def _outermost(host: HostSide, ranges: Int64Array) -> Int64Array:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
-
-import numpy as np
 
 from ..core.errors import UsageError
 from ..core.formatting import number_of
 from ..core.window import Window
-from ..result.model import HealthEntry
+from ..result.model import GUESSED, HealthEntry
+from ..result.numbers import format_share
 from ..roles.rules import Classified
 from ..trace.host import HostSide
-from .guess import guess_borders
+from ..trace.model import pid_of
+from .choice import choose, rejected, without_steps
+from .guess import Guess, guess_steps
 from .launches import Launches
-from .markers import asked_marker, candidate_markers
+from .markers import asked_markers, repeating_ranges
 from .projection import Projection, StepWindow
 
 
@@ -30,6 +31,13 @@ class StepSpec:
     skip: int = 0
     first: int | None = None
     last: int | None = None
+
+    @property
+    def words(self) -> str:
+        """As the options say it, such as `auto, 2 skipped` or `auto, step 3 to 5`."""
+        skipped = f", {self.skip} skipped" if self.skip else ""
+        kept = "" if self.first is None else f", step {self.first} to {self.last}"
+        return f"{self.mode}{skipped}{kept}"
 
 
 @dataclass(frozen=True)
@@ -78,28 +86,55 @@ def plan_steps(
     host, name = classified.trace.host, classified.trace.info.file_name
     notes = _unclosed(host)
     if spec.mode == "guess":
-        plan = guessed_plan(classified)
-        if plan is None:
-            raise UsageError(
-                f"{name}: no repeating pattern of kernels to guess steps from.",
-                "Use --steps none, or mark steps with NVTX ranges when capturing.",
-            )
-        return _select(replace(plan, notes=notes), spec, name)
+        return _select(_guess_asked(classified, notes), spec, name)
     work = Projection(classified, launches or Launches(classified.trace))
     if spec.mode == "auto":
-        for marker in candidate_markers(host):
-            windows = work.windows(marker)
-            if windows and (len(marker.ranges) > 1 or not marker.name.startswith("XlaModule")):
-                return _select(StepPlan(marker.name, windows, 0, notes), spec, name)
-        return _unmarked(classified, spec, notes)
-    marker = asked_marker(host, spec.mode, name)
-    windows = work.windows(marker)
+        return _found(classified, work, spec, notes)
+    markers = asked_markers(host, spec.mode, name)
+    windows = _in_order(window for marker in markers for window in work.windows(marker))
     if not windows:
         raise UsageError(
             f"{name}: the ranges that match --steps {spec.mode!r} launched no GPU work.",
             "Name ranges that enclose the launches, or use --steps auto.",
         )
-    return _select(StepPlan(marker.name, windows, 0, notes), spec, name)
+    return _select(StepPlan(markers[0].kind.name, windows, 0, notes), spec, name)
+
+
+def _in_order(windows: Iterable[StepWindow]) -> tuple[StepWindow, ...]:
+    return tuple(sorted(windows, key=lambda w: (w.device, w.global_pid, w.index)))
+
+
+def _found(
+    classified: Classified, work: Projection, spec: StepSpec, notes: tuple[HealthEntry, ...]
+) -> StepPlan:
+    """Steps by the ranges that mark them, process by process, and by a regular pattern of kernels
+    for processes that nothing marks.
+    """
+    weighed = work.candidates()
+    by_process = [
+        choose([one for one in weighed if one.marker.global_pid == pid])
+        for pid in sorted({one.marker.global_pid for one in weighed})
+    ]
+    marked = {one.marker.global_pid: work.windows(one.marker) for one in by_process if one}
+    chosen = [one for one in by_process if one and marked[one.marker.global_pid]]
+    notes = (*notes, *rejected(weighed, chosen))
+    open_pids = work.pids - {one.marker.global_pid for one in chosen}
+    guesses, without = guess_steps(classified) if open_pids else ([], [])
+    own = [guess for guess in guesses if guess.global_pid in open_pids]
+    taken = all(guess.regular for guess in own) and not set(without) & open_pids
+    if not chosen and not (own and taken):
+        return _unmarked(classified, spec, notes, own, without)
+    names = [one.marker.kind.name for one in chosen]
+    windows = [window for windows in marked.values() for window in windows]
+    if own and taken:
+        names.append(_guessed_name(own))
+        windows += [window for guess in own for window in guess.windows()]
+        notes = (*notes, _guessed_note(own))
+    elif open_pids:
+        pids = sorted(map(pid_of, open_pids))
+        notes = (*notes, *without_steps("of their own in the trace", pids))
+    plan = StepPlan("; ".join(dict.fromkeys(names)), _in_order(windows), 0, notes)
+    return _select(plan, spec, classified.trace.info.file_name)
 
 
 def _unclosed(host: HostSide) -> tuple[HealthEntry, ...]:
@@ -110,43 +145,68 @@ def _unclosed(host: HostSide) -> tuple[HealthEntry, ...]:
     return (HealthEntry("ranges-unclosed", "note", message, "They mark no step.", count=n),)
 
 
-def _unmarked(classified: Classified, spec: StepSpec, notes: tuple[HealthEntry, ...]) -> StepPlan:
-    """No marker: the whole trace is measured, and a guess is offered."""
+def _unmarked(
+    classified: Classified,
+    spec: StepSpec,
+    notes: tuple[HealthEntry, ...],
+    guesses: list[Guess],
+    without: list[int],
+) -> StepPlan:
+    """No marker: the whole trace is measured, and what might mark steps is offered."""
     if spec.skip or spec.first is not None:
         raise UsageError(
             f"{classified.trace.info.file_name}: no steps were found to choose from.",
             "Give --steps REGEX, or --steps guess to go by the repeating kernels.",
         )
-    guess = guessed_plan(classified)
-    hint = "Mark steps with NVTX ranges, or name them with --steps REGEX."
-    if guess is not None:
-        steps = [w for w in guess.windows if w.device == guess.windows[0].device]
-        period = int(np.median([w.end_ns - w.start_ns for w in steps]))
-        hint = (
-            f"A guess: kernels repeat {len(steps)} times, every {period / 1e6:.1f} ms, from "
-            f"{guess.windows[0].label} on; --steps guess takes that for steps."
+    hints = ["Mark steps with NVTX ranges, or name them with --steps REGEX."]
+    if there_are := repeating_ranges(classified.trace.host, least=2):
+        hints.append(f"Ranges that repeat, by time: {there_are}.")
+    if guesses:
+        first = guesses[0]
+        lost = f" (nothing repeats in pid {_pids(without)})" if without else ""
+        hints.append(
+            f"A guess: kernels repeat {len(first.borders) - 1} times, every "
+            f"{first.period_ns / 1e6:.1f} ms, from {first.label} on{lost}; --steps guess takes "
+            "that for steps."
         )
     message = "Nothing in the trace marks steps, so the numbers are over the whole trace."
-    return StepPlan(None, (), 0, (*notes, HealthEntry("no-step-marker", "note", message, hint)))
+    note = HealthEntry("no-step-marker", "note", message, " ".join(hints))
+    return StepPlan(None, (), 0, (*notes, note))
 
 
-def guessed_plan(classified: Classified) -> StepPlan | None:
-    """Steps by the repeating pattern of kernels, labelled as a guess; None without a pattern."""
-    windows: list[StepWindow] = []
-    for device in classified.trace.devices:
-        guess = guess_borders(classified, device.index)
-        if guess is None:
-            continue
-        name, borders = guess
-        windows.extend(
-            StepWindow(device.index, device.global_pids[0], i, name, start, end)
-            for i, (start, end) in enumerate(pairwise(borders))
+def _guess_asked(classified: Classified, notes: tuple[HealthEntry, ...]) -> StepPlan:
+    """Steps by whatever repeats; raises `UsageError` where nothing does."""
+    guesses, without = guess_steps(classified)
+    if not guesses:
+        raise UsageError(
+            f"{classified.trace.info.file_name}: no repeating pattern of kernels to guess steps "
+            "from.",
+            "Use --steps none, or mark steps with NVTX ranges when capturing.",
         )
-    return (
-        StepPlan(f"a guess from repeating kernels ({windows[0].label})", tuple(windows))
-        if (windows)
-        else None
+    windows = _in_order(window for guess in guesses for window in guess.windows())
+    lost = sorted(map(pid_of, set(without)))
+    notes = (*notes, *without_steps("by the guess", lost))
+    return StepPlan(_guessed_name(guesses), windows, 0, notes)
+
+
+def _guessed_name(guesses: list[Guess]) -> str:
+    return f"{GUESSED} ({guesses[0].label})"
+
+
+def _guessed_note(guesses: list[Guess]) -> HealthEntry:
+    first = guesses[0]
+    message = (
+        f"The steps are a guess: nothing marks them, but kernels repeat "
+        f"{len(first.borders) - 1} times, every {first.period_ns / 1e6:.1f} ms, from "
+        f"{first.label} on, and hold {format_share(first.share)} of what ran."
     )
+    cut = " The trace ends within the last one." if first.n_whole < len(first.borders) - 1 else ""
+    hint = "Mark steps with NVTX ranges to be sure; --steps none measures the whole trace."
+    return HealthEntry("steps-guessed", "warning", message + cut, hint)
+
+
+def _pids(global_pids: list[int]) -> str:
+    return ", ".join(str(pid_of(pid)) for pid in sorted(set(global_pids)))
 
 
 def steps_in_window(

@@ -8,28 +8,33 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..core.arrays import BoolArray, IdArray
 from . import schema
 from .activities import Columns
 from .bulk import Query, unreadable
+from .guard import few_rows
 from .host import HostSide
-from .host_rows import PUSH_POP, START_END
-from .model import LaunchFacts, Stream, TraceFacts
+from .launch_facts import launch_facts
+from .model import Stream, TraceFacts
 from .privacy import allowed_setting, scrub, scrub_value
 from .schema import FoundTable, Schema
 from .source import Source
 from .values import integer, text
 
 _ENVIRONMENT = re.compile(r"(^|:)ENVIRONMENT_VARIABLE$")
+_OWN_KEY = re.compile(r"(PROCESS_\d{1,9}:)?ENVIRONMENT_VARIABLE")
+_IDENTITY = re.compile(r"host\s*name|user\s*name|^user$", re.IGNORECASE)
+_IDENTITY_VARIABLES = ("USER", "LOGNAME", "USERNAME", "HOSTNAME", "HOST", "SLURMD_NODENAME")
+_SHORTEST_NAME = 3
 _OPTIONS = {
     "CUDA_GRAPH_TRACE_OPTIONS:MODE": "CUDA_GRAPH_TRACE_MODE",
     "CUDA_SKIP_SOME_API_CALLS": "CUDA_SKIP_SOME_API_CALLS",
     "CAPTURE_EVENT_TYPE": "CAPTURE_EVENT_TYPE",
 }
 _WARNING = 2
-_WIDEST = 1 << 28
-"""Marks for correlation ids that lie further apart would take more memory than sorting them."""
-_ROWS_AT_ONCE = 1 << 20
+_ERROR = 3
+FAILED = re.compile("error when processing events", re.IGNORECASE)
+_LOST = re.compile("lost|dropped|overflow|insufficient memory", re.IGNORECASE)
+"""Not `memory` alone: healthy traces say that unified memory cannot be traced."""
 
 
 def export_meta(connection: sqlite3.Connection, found: Schema) -> dict[str, str]:
@@ -47,10 +52,28 @@ def time_shift_ns(meta: Mapping[str, str]) -> int:
 
 
 def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tuple[str, str]]:
-    rows = connection.execute(
-        f"SELECT {table.sql('name')}, {table.sql('value')} FROM {table.quoted}"  # noqa: S608
+    rows = few_rows(
+        connection,
+        f"SELECT {table.sql('name')}, {table.sql('value')} FROM {table.quoted}",  # noqa: S608
     )
     return [(name, text(value) or "") for key, value in rows if (name := text(key))]
+
+
+def identities(connection: sqlite3.Connection, found: Schema) -> frozenset[str]:
+    """Names of the machine and its user that the export itself tells, whole and without domain."""
+    names: list[str] = []
+    system, capture = found.find(schema.SYSTEM), found.find(schema.META_CAPTURE)
+    if system is not None and system.sql("name") and system.sql("value"):
+        rows = _name_values(connection, system)
+        names += [value for name, value in rows if _IDENTITY.search(name)]
+    for key, value in [] if capture is None else _name_values(connection, capture):
+        variable, _, setting = value.partition("=")
+        if _ENVIRONMENT.search(key) and variable in _IDENTITY_VARIABLES:
+            names.append(setting.strip().strip('"'))
+        elif _IDENTITY.search(key):
+            names.append(value)
+    parts = {part for name in names for part in (name, name.split(".")[0])}
+    return frozenset(part for part in parts if len(part) >= _SHORTEST_NAME and not part.isdigit())
 
 
 def shareable_settings(connection: sqlite3.Connection, found: Schema) -> list[tuple[str, str, str]]:
@@ -65,7 +88,9 @@ def shareable_settings(connection: sqlite3.Connection, found: Schema) -> list[tu
             variable, _, setting = value.partition("=")
             if allowed_setting(variable):
                 shown = scrub_value(variable, setting.strip().strip('"'))
-                settings.append((key, variable, f'{variable}="{shown}"'))
+                # What stands before it may be a path.
+                own = key if _OWN_KEY.fullmatch(key) else "ENVIRONMENT_VARIABLE"
+                settings.append((own, variable, f'{variable}="{shown}"'))
             continue
         option = _OPTIONS.get(re.sub(r"^PROCESS_\d+:", "", key))
         if option is not None:
@@ -82,19 +107,45 @@ def capture_settings(connection: sqlite3.Connection, found: Schema) -> dict[str,
     return {name: ", ".join(dict.fromkeys(settings[name])) for name in sorted(settings)}
 
 
+def speaks_of_loss(level: int, message: str) -> bool:
+    """Whether a message of nsys, of this severity, says that events are missing."""
+    return bool(FAILED.search(message) or (level >= _ERROR and _LOST.search(message)))
+
+
 def diagnostics(connection: sqlite3.Connection, found: Schema) -> tuple[tuple[int, str], ...]:
-    """(severity, text) of the profiler's warnings and errors, scrubbed."""
+    """(severity, text) of the profiler's warnings and errors, and of what it lost, scrubbed.
+
+    A severity that is no number, which nsys does not write, counts as an error.
+    """
     table = found.find(schema.DIAGNOSTIC)
     if table is None:
         return ()
-    rows = connection.execute(
-        f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}"  # noqa: S608
+    rows = few_rows(
+        connection,
+        f"SELECT {table.sql('severity')}, {table.sql('text')} FROM {table.quoted}",  # noqa: S608
     )
+    names = identities(connection, found)
+    said = [(integer(level), scrub(text(message) or "", names)) for level, message in rows]
+    known = [(_ERROR if level is None else level, message, level) for level, message in said]
     return tuple(
-        (level, scrub(text(message) or ""))
-        for severity, message in rows
-        if (level := integer(severity)) is not None and level >= _WARNING
+        (level, message)
+        for level, message, written in known
+        if (level >= _WARNING and written is not None) or speaks_of_loss(level, message)
     )
+
+
+def capture_span(
+    connection: sqlite3.Connection, found: Schema, shift_ns: int
+) -> tuple[int, int] | None:
+    """Start and end of the collection in the times of the export; None where it does not say."""
+    table = found.find(schema.ANALYSIS)
+    if table is None or not table.sql("duration"):
+        return None
+    rows = connection.execute(
+        f"SELECT max({table.sql('duration')}) FROM {table.quoted}"  # noqa: S608
+    )
+    duration = integer(rows.fetchone()[0])
+    return None if duration is None or duration <= 0 else (shift_ns, shift_ns + duration)
 
 
 def trace_facts(
@@ -102,6 +153,7 @@ def trace_facts(
     tables: Mapping[str, Columns],
     streams: Sequence[Stream],
     host: HostSide,
+    shift_ns: int,
 ) -> TraceFacts:
     """Dropped rows, diagnostics, profiler overhead and launches of one export."""
     connection, found = source.connection, source.found
@@ -115,92 +167,5 @@ def trace_facts(
             start, end = spans["start"], spans["end"]
             keep = ~(unreadable(start) | unreadable(end))
             start, end = start[keep], end[keep]
-    return TraceFacts(dropped, diagnostics(connection, found), start, end, launches)
-
-
-def launch_facts(
-    connection: sqlite3.Connection,
-    found: Schema,
-    tables: Mapping[str, Columns],
-    streams: Sequence[Stream],
-    host: HostSide,
-) -> LaunchFacts:
-    """How many launches have a GPU row with their (process, correlation id)."""
-    any_row = any(len(t.values["start_ns"]) for t in tables.values())
-    thunks = None if any_row else _thunks(connection, found)
-    if not host.has_calls:
-        return LaunchFacts(n_thunk_ranges=thunks)
-    counts = []
-    for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
-        wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
-        # A call without an id of its own cannot be matched, so it says nothing.
-        mine = wanted[host.calls.name] & (host.calls.correlation_id != 0)
-        counts.append(_count_missing(host, mine, tables, streams))
-    (n, missing), (n_graph, graph_missing) = counts
-    return LaunchFacts(n, missing, n_graph, graph_missing, thunks)
-
-
-def _count_missing(
-    host: HostSide,
-    wanted: BoolArray,
-    tables: Mapping[str, Columns],
-    streams: Sequence[Stream],
-) -> tuple[int, int]:
-    """Distinct (process, correlation id) calls, and those among them without any GPU row."""
-    n = missing = 0
-    for pid in np.unique(host.thread_pid):
-        mine = wanted & (host.thread_pid == pid)[host.calls.thread]
-        # Cut-down exports do not say which process a row or a call is of.
-        own = np.array([s.global_pid in (pid, 0) or pid == 0 for s in streams], dtype=np.bool_)
-        rows = [
-            ids if own.all() else ids[own[table.values["stream"]]]
-            for table in tables.values()
-            if len(ids := table.values["correlation_id"])
-        ]
-        if mine.any():
-            calls, left = _distinct_and_without(host.calls.correlation_id[mine], rows)
-            n, missing = n + calls, missing + left
-    return n, missing
-
-
-def _distinct_and_without(ids: IdArray, others: Sequence[IdArray]) -> tuple[int, int]:
-    """How many distinct ids there are, and how many of them are in none of `others`."""
-    low, high = int(ids.min()), int(ids.max())
-    if high - low > _WIDEST:
-        distinct = np.unique(ids)
-        found = np.zeros(len(distinct), np.bool_)
-        for other in others:
-            found |= np.isin(distinct, other)
-        return len(distinct), int(np.count_nonzero(~found))
-    # Ids count up, so a mark for each possible one is cheaper than sorting them.
-    marks = np.zeros(high - low + 1, np.bool_)
-    marks[np.subtract(ids, low, dtype=np.int64)] = True
-    n = int(np.count_nonzero(marks))
-    for other in others:
-        for first in range(0, len(other), _ROWS_AT_ONCE):
-            part = other[first : first + _ROWS_AT_ONCE]
-            part = part[(part >= low) & (part <= high)]
-            marks[np.subtract(part, low, dtype=np.int64)] = False
-    return n, int(np.count_nonzero(marks))
-
-
-def _thunks(connection: sqlite3.Connection, found: Schema) -> int:
-    """Number of NVTX ranges that XLA opens around each piece of GPU work."""
-    table, strings = found.find(schema.NVTX), found.find(schema.STRINGS)
-    if table is None:
-        return 0
-    conditions = []
-    if table.sql("text"):
-        conditions.append(f"CAST({table.sql('text')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*'")
-    if table.sql("text_id") and strings is not None:
-        conditions.append(
-            f"{table.sql('text_id')} IN (SELECT {strings.sql('id')} FROM {strings.quoted} "  # noqa: S608
-            f"WHERE CAST({strings.sql('value')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*')"
-        )
-    if not conditions:
-        return 0
-    query = (
-        f"SELECT count(*) FROM {table.quoted} WHERE ({' OR '.join(conditions)}) "  # noqa: S608
-        f"AND CAST({table.sql('event_type')} AS INTEGER) IN ({PUSH_POP}, {START_END})"
-    )
-    return int(connection.execute(query).fetchone()[0])
+    span = capture_span(connection, found, shift_ns)
+    return TraceFacts(dropped, diagnostics(connection, found), start, end, launches, span)

@@ -7,6 +7,7 @@ SQLite would happily create a missing file, ignore a write-ahead log, or report 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..core.errors import TraceFileError
+from .guard import Guarded, few_rows, interruptions_told
 from .schema import Schema, known
 from .schema import quote as quote_identifier
 
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+_TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_TRUE_TABLE = re.compile(r"CREATE(\s|/\*.*?\*/|--[^\n]*\n)+TABLE\b", re.IGNORECASE | re.DOTALL)
+"""The definition of a table with pages of its own: neither a virtual table nor a view, which may
+hide behind a comment or under the wrong type.
+"""
 _MAGIC = b"SQLite format 3\x00"
 _EXPORT_HINT = "Give an export made by `nsys export --type sqlite REPORT.nsys-rep`."
 _AGAIN_HINT = "Copy or export the file again."
@@ -97,11 +103,14 @@ def _looks_like_text(head: bytes) -> bool:
     return b"\x00" not in head and all(byte >= 32 or byte in b"\t\r\n\f" for byte in head)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A read-only, immutable connection that never fails on text that is not UTF-8."""
+def connect(path: Path) -> Guarded:
+    """A read-only, immutable connection that never fails on text that is not UTF-8, and never
+    works for longer than the file is worth.
+    """
     # As bytes, because a file name need not be UTF-8.
     uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
-    connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=Guarded)
+    connection.guard(os.stat(path).st_size)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
 
@@ -110,7 +119,8 @@ def connect(path: Path) -> sqlite3.Connection:
 def translated_errors(file_name: str) -> Iterator[None]:
     """Turn errors of SQLite into `TraceFileError`s that name the file."""
     try:
-        yield
+        with interruptions_told(file_name):
+            yield
     except (sqlite3.Error, UnicodeError) as error:
         # UnicodeError: Python could not decode what SQLite had to say about a damaged schema.
         reason = "broken text" if isinstance(error, UnicodeError) else _one_line(str(error))
@@ -141,7 +151,11 @@ def probe(connection: sqlite3.Connection, file_name: str) -> Schema:
 
     Raises `TraceFileError` where no table is one that nsys writes.
     """
-    names = [row[0] for row in connection.execute(_TABLES) if isinstance(row[0], str)]
+    names = [
+        name
+        for name, sql in few_rows(connection, _TABLES)
+        if isinstance(name, str) and isinstance(sql, str) and _TRUE_TABLE.match(sql)
+    ]
     schema = Schema(file_name, dict.fromkeys(names, ()))
     if not schema.is_nsys_export:
         found = ", ".join(_one_line(name) for name in sorted(names)[:3]) or "none"

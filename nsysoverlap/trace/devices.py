@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from . import schema
-from .model import VM_MASK, Device, Gpu, pid_of
+from .guard import few_rows
+from .model import VM_MASK, Device, TargetGpu, pid_of
 from .schema import Schema, TableSpec
 from .values import integer, text
 
@@ -24,7 +25,7 @@ _MIG = re.compile(r"\bMIG\b")
 class ListedGpu:
     """One row of TARGET_INFO_GPU; `vm` is the high 16 bits of the ids of its machine."""
 
-    gpu: Gpu
+    gpu: TargetGpu
     vm: int
     nvidia: bool
 
@@ -49,7 +50,7 @@ def read_gpus(connection: sqlite3.Connection, found: Schema) -> GpuTables:
         name = text(row["name"])
         bandwidth = integer(row["memory_bandwidth"])
         nvidia = not _NOT_NVIDIA.search(name or "") and integer(row["sm_count"]) != 0
-        gpu = Gpu(integer(row["id"]), name, _uuid(row["uuid"]), bandwidth or None)
+        gpu = TargetGpu(integer(row["id"]), name, _uuid(row["uuid"]), bandwidth or None)
         listed.append(ListedGpu(gpu, integer(row["vm_id"]) or 0, nvidia))
     of_process = [
         (pid, ordinal, gpu_id, _uuid(row["uuid"]))
@@ -70,7 +71,7 @@ def _rows(
         return []
     names = [column.name for column in spec.columns]
     columns = ", ".join(table.sql(name) or "NULL" for name in names)
-    rows = connection.execute(f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
+    rows = few_rows(connection, f"SELECT {columns} FROM {table.quoted}")  # noqa: S608
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -89,12 +90,12 @@ def resolve_devices(
     devices, in order of GPU id, process and ordinal, and the device index of each pair.
     """
     groups: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    cards: dict[tuple[object, ...], Gpu] = {}
+    cards: dict[tuple[object, ...], TargetGpu] = {}
     for global_pid, device_id in sorted(used):
         gpu = _prove(global_pid, device_id, gpus)
         if gpu is None:
             key: tuple[object, ...] = ("process", global_pid, device_id)
-            gpu = Gpu(name=_common_name(global_pid, gpus))
+            gpu = TargetGpu(name=_common_name(global_pid, gpus))
         else:
             key = ("uuid", gpu.uuid) if gpu.uuid else ("gpu", global_pid & VM_MASK, gpu.id)
         groups.setdefault(key, []).append((global_pid, device_id))
@@ -116,7 +117,7 @@ def resolve_devices(
     return tuple(devices), index_of
 
 
-def _prove(global_pid: int, device_id: int, gpus: GpuTables) -> Gpu | None:
+def _prove(global_pid: int, device_id: int, gpus: GpuTables) -> TargetGpu | None:
     """The physical GPU behind one process's ordinal, or None where the export does not say."""
     machine = [entry for entry in gpus.listed if _same_machine(entry, global_pid, gpus)]
     pid = pid_of(global_pid)
@@ -129,7 +130,7 @@ def _prove(global_pid: int, device_id: int, gpus: GpuTables) -> Gpu | None:
             return None
         if uuid is not None:
             name, bandwidth = (cards[0].name, cards[0].memory_bandwidth) if cards else (None, None)
-            return Gpu(gpu_id, name, uuid, bandwidth)
+            return TargetGpu(gpu_id, name, uuid, bandwidth)
         if len(cards) == 1:
             return cards[0]
     nvidia = [entry for entry in machine if entry.nvidia]

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array
 
+ALL_STREAMS = -1
+"""Stands for all streams of a process."""
 NEVER = np.iinfo(np.int64).min
 """The time of what did not happen; times of a trace may be below zero, but never this low."""
 
@@ -59,7 +61,7 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Waits:
+class StreamWaits:
     """Stream waits joined to the event records they wait for; columns of shape (n,).
 
     From host time `wait_ns` on, work launched on `wait_stream` waits until all work launched on
@@ -123,7 +125,7 @@ class _Pairs:
     latest: Int64Array
 
     @classmethod
-    def of(cls, waits: Waits) -> _Pairs:
+    def of(cls, waits: StreamWaits) -> _Pairs:
         """In ranks throughout, because times times pairs could overflow."""
         n = len(waits)
         width = int(max(waits.wait_stream.max(), waits.record_stream.max())) + 1
@@ -140,11 +142,29 @@ class _Pairs:
 
 
 @dataclass(frozen=True)
+class HostWaits:
+    """Synchronising calls and what they wait for; columns of shape (n,).
+
+    The call `call` (an index of `HostSide.calls`) returns once all work launched on `stream`
+    before host time `before_ns` is done. `ALL_STREAMS` is every stream of the process;
+    so it is where the export does not say which.
+    """
+
+    call: Int64Array = field(default_factory=_none64)
+    stream: Int32Array = field(default_factory=_none32)
+    before_ns: Int64Array = field(default_factory=_none64)
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+@dataclass(frozen=True)
 class HostSide:
     """Host threads, API calls, NVTX ranges and stream waits of a trace.
 
     `threads` are globalTids. `has_calls` and `has_ranges` are false where the export lacks the
-    table; `waits` is None where its schema cannot join waits to records.
+    table; `waits` is None where its schema cannot join waits to records. `host_waits` are the
+    calls by which the host waits for the GPU.
     """
 
     threads: tuple[int, ...] = ()
@@ -152,7 +172,8 @@ class HostSide:
     texts: tuple[str, ...] = ()
     calls: Calls = field(default_factory=Calls)
     ranges: Ranges = field(default_factory=Ranges)
-    waits: Waits | None = None
+    waits: StreamWaits | None = None
+    host_waits: HostWaits = field(default_factory=HostWaits)
     has_calls: bool = False
     has_ranges: bool = False
 

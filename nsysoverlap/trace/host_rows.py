@@ -1,10 +1,8 @@
-"""Read the host side: API calls, NVTX ranges, and which stream waits for which."""
+"""Read the host side: API calls and NVTX ranges."""
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,8 @@ import numpy as np
 from ..core.arrays import BoolArray, Int32Array, Int64Array, narrow_codes, narrow_ids
 from . import schema
 from .bulk import Block, unreadable
-from .codes import Codes, TupleCodes
-from .host import Calls, HostSide, Ranges, Waits
-from .model import Stream
+from .codes import Codes
+from .host import Calls, HostSide, Ranges
 from .schema import FoundTable, Schema
 from .source import Source
 from .strings import strings
@@ -27,7 +24,8 @@ _TEXT_ROWS = 10_000
 
 
 def read_host(source: Source, *, ranges: bool) -> HostSide:
-    """Calls, ranges and threads; NVTX ranges only where wanted. Waits come with `read_waits`."""
+    """Calls, ranges and threads; NVTX ranges only where wanted. Waits and
+    synchronisations are in `wait_rows`."""
     found = source.found
     tids, texts = Codes(), _Texts()
     calls_table = found.find(schema.RUNTIME)
@@ -90,7 +88,7 @@ def _usable(block: Block) -> BoolArray:
 
 
 def interesting_calls(connection: sqlite3.Connection, found: Schema) -> dict[int, str]:
-    """StringIds id -> name of every call that launches, copies, sets, records or waits."""
+    """StringIds id -> name of every call that launches, copies, records or waits."""
     table = found.find(schema.STRINGS)
     if table is None:
         return {}
@@ -181,95 +179,3 @@ def _written(source: Source, table: FoundTable, rows: Int64Array, texts: _Texts)
         wanted = rows[at] == found
         codes[at[wanted]] = labels[wanted]
     return codes
-
-
-def read_waits(source: Source, host: HostSide, streams: Sequence[Stream]) -> Waits | None:
-    """Stream waits joined to event records by eventSyncId; None where the schema has none."""
-    found = source.found
-    waits, records = found.find(schema.SYNCHRONIZATION), found.find(schema.CUDA_EVENT)
-    if any(t is not None and t.sql("event_sync_id") is None for t in (waits, records)):
-        return None
-    if waits is None:
-        # Nothing waited, or it was not recorded: the calls tell.
-        asked = any(schema.STREAM_WAIT_API.match(name) for name in host.api_names)
-        return None if asked else Waits()
-    names = tuple(column.name for column in schema.CUDA_EVENT.columns)
-    wait = source.columns(waits, names, _with_event)
-    called, is_wait = _called(host, wait, schema.STREAM_WAIT_API)
-    wait = {name: values[is_wait] for name, values in wait.items()}
-    wait_ns = called[is_wait]
-    if records is None:
-        return Waits(n_unresolved=len(wait_ns))
-    record = source.columns(records, names, lambda block: block)
-    recorded, is_known = _called(host, record, schema.EVENT_RECORD_API)
-    record = {name: values[is_known] for name, values in record.items()}
-    row = _find_pair(record, wait)
-    resolved = row >= 0
-    row = row[resolved]
-    wait_stream = _stream_index(wait, streams)[resolved]
-    record_stream = _stream_index(record, streams)[row]
-    known = (wait_stream >= 0) & (record_stream >= 0)
-    return Waits(
-        wait_ns=wait_ns[resolved][known],
-        wait_stream=wait_stream[known],
-        record_ns=recorded[is_known][row][known],
-        record_stream=record_stream[known],
-        n_unresolved=int((~resolved).sum()),
-    )
-
-
-def _with_event(block: Block) -> Block:
-    """The rows that name an event."""
-    named = block["event_sync_id"] != -1
-    return {name: values[named] for name, values in block.items()}
-
-
-def _find_pair(record: Block, wait: Block) -> Int64Array:
-    """The first record with each wait's process and event; -1 where there is none."""
-    result = np.full(len(wait["global_pid"]), -1, np.int64)
-    for process in np.unique(wait["global_pid"]).tolist():
-        own = np.flatnonzero(record["global_pid"] == process)
-        # Below zero are the marks of NULL and of nonsense.
-        here = np.flatnonzero((wait["global_pid"] == process) & (wait["event_sync_id"] >= 0))
-        at = _place(record["event_sync_id"][own], wait["event_sync_id"][here])
-        result[here[at >= 0]] = own[at[at >= 0]]
-    return result
-
-
-def _place(ids: Int64Array, wanted: Int64Array) -> Int64Array:
-    """Place of the first of `ids` that equals each wanted one, -1 where none does."""
-    if not len(ids):
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(ids, kind="stable")
-    ids = ids[order]
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return np.where(ids[at] == wanted, order[at], -1)
-
-
-def _called(host: HostSide, rows: Block, api: re.Pattern[str]) -> tuple[Int64Array, BoolArray]:
-    """Host time of the call behind each row, and whether it is a call of that kind at all."""
-    wanted = np.array([bool(api.match(name)) for name in host.api_names], np.bool_)
-    mine = np.flatnonzero(wanted[host.calls.name]) if len(wanted) else np.empty(0, np.int64)
-    called = np.zeros(len(rows["global_pid"]), np.int64)
-    found = np.zeros(len(called), np.bool_)
-    for process in np.unique(host.thread_pid).tolist():
-        own = mine[(host.thread_pid == process)[host.calls.thread[mine]]]
-        here = np.flatnonzero(rows["global_pid"] == process)
-        at = _place(host.calls.correlation_id[own], rows["correlation_id"][here])
-        called[here[at >= 0]] = host.calls.start_ns[own[at[at >= 0]]]
-        found[here] = at >= 0
-    return called, found
-
-
-def _stream_index(rows: Block, streams: Sequence[Stream]) -> Int32Array:
-    """Index of each row's stream; -1 for a stream on which nothing ran.
-
-    By process, context and stream: nsys 2025.3 writes device 0 into every synchronisation row.
-    """
-    codes = TupleCodes(3)
-    keys = [(s.global_pid, s.context_id, s.stream_id) for s in streams]
-    known = codes.encode(list(np.array(keys, np.int64).reshape(-1, 3).T))
-    found = codes.encode([rows[name] for name in ("global_pid", "context_id", "stream_id")])
-    index = np.full(max(known.max(initial=-1), found.max(initial=-1)) + 1, -1, np.int32)
-    index[known] = np.arange(len(streams))
-    return index[found]

@@ -17,11 +17,13 @@ from . import schema
 from .activities import Columns, Registry, read_columns
 from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
-from .host_rows import read_host, read_waits
+from .host import HostWaits
+from .host_rows import read_host
 from .model import Stream, Trace, TraceInfo
 from .schema import Schema
 from .source import Source
 from .strings import strings
+from .wait_rows import read_waits
 
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
@@ -70,7 +72,10 @@ def table_counts(path: str | Path) -> dict[str, int]:
         found = probe(connection, path.name)
         tables = [found.find(spec) for spec in schema.COUNTED_TABLES]
         return {
-            table.table: connection.execute(f"SELECT count(*) FROM {table.quoted}").fetchone()[0]  # noqa: S608
+            # Not count(*), in which SQLite does not look up from its work.
+            table.table: connection.execute(
+                f"SELECT count(1) FROM {table.quoted}"  # noqa: S608
+            ).fetchone()[0]
             for table in tables
             if table is not None
         }
@@ -108,7 +113,7 @@ def _read(
         _recode(table, "stream", [place[key] for key in keys])
 
     host = read_host(source, ranges=ranges)
-    waits = read_waits(source, host, streams) if ranges else None
+    waits, host_waits = read_waits(source, host, streams) if ranges else (None, HostWaits())
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),
@@ -118,8 +123,8 @@ def _read(
         streams=streams,
         devices=devices,
         names=names,
-        facts=facts.trace_facts(source, tables, streams, host),
-        host=replace(host, waits=waits),
+        facts=facts.trace_facts(source, tables, streams, host, shift_ns),
+        host=replace(host, waits=waits, host_waits=host_waits),
     )
 
 

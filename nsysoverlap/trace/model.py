@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, UInt8Array
 from ..core.formatting import number_of
+from ..core.late import late
 from .host import HostSide
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def pid_of(global_pid: int) -> int:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class TargetGpu:
     """A physical GPU or MIG slice of TARGET_INFO_GPU; absent facts are None."""
 
     id: int | None = None
@@ -53,7 +54,7 @@ class Device:
     index: int
     global_pids: tuple[int, ...]
     device_id: int | None
-    gpu: Gpu
+    gpu: TargetGpu
     proven: bool
 
     @property
@@ -157,8 +158,29 @@ class TraceInfo:
     schema_version: str | None = None
     capture: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[TargetGpu, ...] = ()
     derived_by_third_party: bool = False
+
+
+@dataclass(frozen=True)
+class ProcessLaunches:
+    """Kernel launches and async copies of one process, and those of them without a GPU row.
+
+    Calls that were captured into a graph are left out. `n_copies` and `n_kernels` lie between the
+    first GPU row of the process and its last call that has one; `head` are calls before that
+    time, `tail` those after it. Copies of less than 1 us, which had nothing to copy, are not
+    missed.
+    """
+
+    pid: int
+    n: int
+    n_copies: int = 0
+    n_kernels: int = 0
+    copies_missing: int = 0
+    kernels_missing: int = 0
+    head_missing: int = 0
+    tail_missing: int = 0
+    has_rows: bool = True
 
 
 @dataclass(frozen=True)
@@ -174,6 +196,7 @@ class LaunchFacts:
     n_graph_launches: int | None = None
     n_graph_launches_without_row: int | None = None
     n_thunk_ranges: int | None = None
+    processes: tuple[ProcessLaunches, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,10 +220,13 @@ class TraceFacts:
 
     dropped: tuple[Dropped, ...] = ()
     diagnostics: tuple[tuple[int, str], ...] = ()
-    """(severity, text) of DIAGNOSTIC_EVENT rows of severity 2 and above, text as written."""
+    """(severity, text) of DIAGNOSTIC_EVENT rows of severity 2 and above, and of all others that
+    speak of lost events; text as written."""
     overhead_start_ns: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     overhead_end_ns: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     launches: LaunchFacts = field(default_factory=LaunchFacts)
+    capture_ns: tuple[int, int] | None = None
+    """Start and end of the collection in the trace's time; None where the export does not tell."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,6 +253,11 @@ class Trace:
     def stream_device(self) -> Int32Array:
         """Device index of each stream, shape (n_streams,)."""
         return np.array([stream.device for stream in self.streams], dtype=np.int32)
+
+    @cached_property
+    def stream_pid(self) -> Int64Array:
+        """Process of each stream, shape (n_streams,)."""
+        return np.array([stream.global_pid for stream in self.streams], dtype=np.int64)
 
     def rows_on(self, device: int, table: str) -> Int64Array:
         """Rows of one of `tables` that ran on a device, rising."""
@@ -266,15 +297,12 @@ class Trace:
 
     @cached_property
     def activities(self) -> pd.DataFrame:
-        """All GPU rows as one documented DataFrame (see `nsysoverlap.frames`), built once."""
-        from ..result.frames import activities_frame
-
-        return activities_frame(self)
+        """All GPU rows as one documented DataFrame (see docs/dataframes.md), built once."""
+        frame: pd.DataFrame = late("activities_frame")(self)
+        return frame
 
     def _repr_html_(self) -> str:
-        from ..show.notebook import trace_html
-
-        return trace_html(self)
+        return str(late("trace_html")(self))
 
 
 _TEMPLATE_OR_CALL = re.compile(r"[<(]")

@@ -13,8 +13,10 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ..core.errors import ExportError
@@ -32,6 +34,27 @@ INSTALL_PATTERNS = (
     "/usr/local/cuda*/nsight-systems*/bin/nsys",
     "/usr/local/cuda*/bin/nsys",
 )
+
+
+STALE_S = 60.0
+"""How much newer than its export a report is for sure another one: copying takes its time."""
+
+
+def newest_of(path: Path) -> Path:
+    """The report beside an export, where that was recorded anew since; else the path itself."""
+    for suffix in REPORT_SUFFIXES:
+        report = path.with_suffix(suffix)
+        if report != path and is_stale(path, report):
+            return report
+    return path
+
+
+def is_stale(export: Path, report: Path) -> bool:
+    """Whether an export is older than its report, and so of an earlier recording."""
+    try:
+        return report.stat().st_mtime > export.stat().st_mtime + STALE_S
+    except (OSError, ValueError):
+        return False
 
 
 def find_nsys() -> Path | None:
@@ -93,8 +116,10 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
     written_by = _check_report(report)
     nsys = find_nsys()
     if nsys is None:
+        older = report.with_suffix(".sqlite")
+        why = f", for {older.name} beside it is older," if is_stale(older, report) else ""
         raise ExportError(
-            f"{report.name} has to be exported to SQLite, and no nsys was found "
+            f"{report.name} has to be exported to SQLite{why or ','} and no nsys was found "
             "(NSYS variable, PATH, Nsight Compute and Nsight Systems folders).",
             f"Where nsys is installed, run: {export_command(report)}",
         )
@@ -102,8 +127,9 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
     try:
         folder = cache_dir if cache_dir is not None else _user_cache_dir()
         export = folder / _cache_key(report, version) / f"{report.stem}.sqlite"
-        if not _is_complete(export):
-            folder.mkdir(parents=True, exist_ok=True)
+        if not (_is_own(export.parent) and _is_own(export) and _is_complete(export)):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_own(folder)
             # A folder of its own also takes along the journal SQLite may leave beside its file.
             with interrupts_held():
                 # From here on Python removes it, whatever happens.
@@ -115,6 +141,8 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
                 _run_export(nsys, version, report, written_by, fresh)
                 # Exports hold the environment of the profiled process: for the owner only.
                 export.parent.mkdir(mode=0o700, exist_ok=True)
+                _make_own(export.parent)
+                fresh.chmod(0o600)
                 fresh.replace(export)
     except OSError as problem:
         raise ExportError(
@@ -151,6 +179,9 @@ def _check_report(report: Path) -> str:
         ) from None
     if size == 0:
         raise ExportError(f"{report.name} is empty.", "Capture or copy the report again.")
+    if written_by is None and report.suffix.lower() == ".qdrep":
+        # Older reports do not all say who wrote them: nsys will know.
+        written_by = "" if _begins_binary(report) else None
     if written_by is None:
         with report.open("rb") as file:
             is_pointer = file.read(24) == b"version https://git-lfs."
@@ -164,6 +195,11 @@ def _check_report(report: Path) -> str:
             "Give a .nsys-rep report that nsys profile wrote, or its SQLite export.",
         )
     return written_by
+
+
+def _begins_binary(report: Path) -> bool:
+    with report.open("rb") as file:
+        return b"\0" in file.read(512)
 
 
 def _nsys_version(nsys: Path) -> str:
@@ -258,6 +294,29 @@ def _is_complete(path: Path) -> bool:
     n_pages = int.from_bytes(head[28:32], "big")
     # 65536 does not fit into the two bytes and is written as 1.
     return size == n_pages * (65536 if page == 1 else page)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file or folder is this user's, and no one else can have written to it."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    return own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _make_own(folder: Path) -> None:
+    """Close a folder of the cache to others. Raises `ExportError` for one that is another's."""
+    if not _is_own(folder):
+        with suppress(OSError):
+            folder.chmod(0o700)
+    if not _is_own(folder):
+        raise ExportError(
+            f"The cache directory {folder.name} belongs to another user, who could put anything "
+            "into it.",
+            "Set XDG_CACHE_HOME to a folder of your own.",
+        )
 
 
 def _is_executable(path: str) -> bool:

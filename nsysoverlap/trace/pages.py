@@ -48,7 +48,7 @@ class UnusualError(Exception):
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """Where a table's tree begins, how many columns a row has, and which of them are wanted.
 
     `names` are the logical names of wanted columns by their position, `defaults` stand for NULL.
@@ -67,7 +67,7 @@ def find_layout(
     table: FoundTable,
     names: Sequence[str],
     sized: Sequence[str] = (),
-) -> Layout:
+) -> RowLayout:
     """The layout of a table; `names` and `sized` are logical columns that it has."""
     root = connection.execute(
         "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table.table,)
@@ -81,7 +81,7 @@ def find_layout(
     if root is None or hidden or special or len(wanted) < len(names) + len(sized):
         raise UnusualError
     defaults = {column.name: column.default for column in table.spec.columns}
-    return Layout(int(root[0]), len(columns), wanted, sized, defaults)
+    return RowLayout(int(root[0]), len(columns), wanted, sized, defaults)
 
 
 class PageFile:
@@ -152,7 +152,7 @@ class PageFile:
 
 
 def read_pages(
-    file: PageFile, layout: Layout, pages: Int64Array, reach: tuple[int, int]
+    file: PageFile, layout: RowLayout, pages: Int64Array, reach: tuple[int, int]
 ) -> dict[str, Int64Array]:
     """The wanted columns of all rows of some leaf pages, and the column `row` with their rowids.
 
@@ -190,7 +190,7 @@ def _cells(buffer: UInt8Array, n_pages: int, file: PageFile, kind: int) -> Int64
 
 
 def _rows(
-    buffer: UInt8Array, cells: Int64Array, file: PageFile, layout: Layout
+    buffer: UInt8Array, cells: Int64Array, file: PageFile, layout: RowLayout
 ) -> dict[str, Int64Array]:
     n_bytes, at = _varint(buffer, cells)
     rowid, record = _varint(buffer, at)
@@ -198,11 +198,12 @@ def _rows(
     # A longer row continues on other pages.
     if (n_bytes > file.usable - 35).any() or (within > file.usable).any():
         raise UnusualError
-    value = record + buffer[record]
+    length, types = _varint(buffer, record)
+    value = record + length
     # What is the same for all rows is added up apart: one number instead of one a row.
     beyond = 0
     result = {"row": rowid}
-    for place, (kind, size) in enumerate(_types(buffer, record, layout.n_columns)):
+    for place, (kind, size) in enumerate(_types(buffer, types, value, layout.n_columns)):
         name = layout.names.get(place)
         if name is None:
             pass
@@ -223,27 +224,26 @@ def _rows(
 
 
 def _types(
-    buffer: UInt8Array, record: Int64Array, n_columns: int
+    buffer: UInt8Array, at: Int64Array, end: Int64Array, n_columns: int
 ) -> Iterator[tuple[UInt8Array, Int64Array]]:
     """For each column the serial types, `_TEXT` for all longer ones, and the sizes in bytes.
 
-    One of each where all rows agree, which most columns do.
+    The types of a row lie from `at` to `end`. One of each where all rows agree, which most
+    columns do.
     """
-    length = buffer[record]
-    if (length == n_columns + 1).all():
+    if (end - at == n_columns).all():
         # Each type is one byte, as long as texts are short.
-        rows = _windows(buffer, f"V{n_columns}")[record + 1].view(np.uint8)
+        rows = _windows(buffer, f"V{n_columns}")[at].view(np.uint8)
         for column in np.ascontiguousarray(rows.reshape(-1, n_columns).T):
             kind = column[:1] if (column == column[0]).all() else column
             yield kind, _SIZES[kind]
         return
-    at = record + 1
     for _ in range(n_columns):
         serial, at = _varint(buffer, at)
         kind = np.minimum(serial, _TEXT).astype(np.uint8)
         yield kind, np.where(serial >= _TEXT, serial // 2 - 6, _SIZES[kind])
-    # Rows written before a column was added lack it; a long header has a length of two bytes.
-    if (length >= 0x80).any() or (at != record + length).any():
+    # Rows written before a column was added lack it.
+    if (at != end).any():
         raise UnusualError
 
 

@@ -16,7 +16,7 @@ from ..core.errors import TraceFileError
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSpec:
     """One logical column: `candidates` in order of preference, `default` where absent or NULL."""
 
     name: str
@@ -30,11 +30,11 @@ class TableSpec:
     """A table we read and the columns we want from it."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSpec, ...]
 
 
-def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> Column:
-    return Column(name, candidates or (name,), default, required)
+def _column(name: str, *candidates: str, default: int = 0, required: bool = False) -> ColumnSpec:
+    return ColumnSpec(name, candidates or (name,), default, required)
 
 
 UNREADABLE = -(2**63)
@@ -92,6 +92,7 @@ RUNTIME = TableSpec(
 )
 _EVENT_COLUMNS = (
     *_ACTIVITY[2:7],
+    _column("event_id", "eventId", default=-1),
     _column("event_sync_id", "eventSyncId", default=-1),
 )
 OVERHEAD = TableSpec("PROFILER_OVERHEAD", (_START, _END))
@@ -111,6 +112,7 @@ CUDA_EVENT = TableSpec("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _EVENT_COLUMNS)
 DIAGNOSTIC = TableSpec(
     "DIAGNOSTIC_EVENT", (_column("severity", required=True), _column("text", required=True))
 )
+ANALYSIS = TableSpec("ANALYSIS_DETAILS", (_column("duration", default=UNREADABLE),))
 STRINGS = TableSpec("StringIds", (_column("id", required=True), _column("value", required=True)))
 GPU = TableSpec(
     "TARGET_INFO_GPU",
@@ -135,6 +137,7 @@ CUDA_DEVICE = TableSpec(
 _META = (_column("name", required=True), _column("value", required=True))
 META_EXPORT = (TableSpec("META_DATA_EXPORT", _META), TableSpec("EXPORT_META_DATA", _META))
 META_CAPTURE = TableSpec("META_DATA_CAPTURE", _META)
+SYSTEM = TableSpec("TARGET_INFO_SYSTEM_ENV", (_column("name"), _column("value")))
 
 ACTIVITY_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
 COUNTED_TABLES = (*ACTIVITY_TABLES, RUNTIME, NVTX, DIAGNOSTIC, OVERHEAD)
@@ -142,7 +145,7 @@ _KNOWN = frozenset(
     spec.name.lower()
     for spec in (
         *(*COUNTED_TABLES, SYNCHRONIZATION, CUDA_EVENT, STRINGS),
-        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE),
+        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE, SYSTEM, ANALYSIS),
     )
 )
 _VERSION = re.compile(r"_V\d+$", re.IGNORECASE)
@@ -151,10 +154,18 @@ KERNEL_LAUNCH_API = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel")
 ASYNC_COPY_API = re.compile(r"^cu(da)?Memcpy\w*Async")
 STREAM_WAIT_API = re.compile(r"^cu(da)?StreamWaitEvent")
 EVENT_RECORD_API = re.compile(r"^cu(da)?EventRecord")
+BEGIN_CAPTURE_API = re.compile(r"^cu(da)?StreamBeginCapture")
+END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
+SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
+WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNCHRONIZE_API.pattern}")
+FREE_API = re.compile(r"^cu(da|Mem)Free(?!Async)")
+"""Freeing memory waits for the device too."""
+BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
 INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord)"
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch|Free)|StreamWaitEvent|EventRecord|Free"
+    r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
 )
-"""Calls that put work on a stream, or order streams."""
+"""Calls that put work on a stream, record it for later, order streams, or wait for the GPU."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 

@@ -33,7 +33,7 @@ TABLES = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"start! end! {_GPU_ROW} deprecatedSyncType@3.17 "
     "syncType! eventId! eventSyncId@3.17",
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT@2.9": "timestamp@3.23 deviceId! contextId! "
-    "greenContextId@3.16 streamId! correlationId globalPid eventId! eventSyncId@3.17.2",
+    "greenContextId@3.7 streamId! correlationId globalPid eventId! eventSyncId@3.17.2",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start! end! eventClass! globalTid correlationId nameId! "
     "returnValue! callchainId",
     "CUPTI_ACTIVITY_KIND_OVERHEAD@3.24": "start! end! eventClass! globalTid correlationId nameId "

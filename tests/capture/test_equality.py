@@ -18,7 +18,7 @@ pytest.importorskip("optax")
 
 from capture.program import Program, build, make_mesh  # noqa: E402
 
-PRESETS = ("toy", "toy-moe")
+PRESETS = ("toy", pytest.param("toy-moe", marks=pytest.mark.slow))
 # Sums in another order differ in the last bits of a float32.
 TOLERANCE = 1e-5
 ARMS = [arm.name for arm in all_arms(tiny())]
@@ -136,6 +136,7 @@ def test_a_cast_of_what_leaves_changes_gradients_and_not_the_loss() -> None:
     assert TOLERANCE < apart < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lhs", "prefetch", "prefetch-scan"])
 def test_two_devices_compute_what_one_does(name: str) -> None:
     assert_equal_to_keep("toy", find_arm(tiny(), name), n_devices=2)

@@ -8,6 +8,7 @@ from nsysoverlap.findings import FINDERS, Context, code_of
 from nsysoverlap.measure.case import device_case
 from nsysoverlap.measure.operations import transfer_labels
 from nsysoverlap.result.model import Finding
+from nsysoverlap.roles.frameworks import detect
 from nsysoverlap.roles.rules import classify
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.steps.launches import Launches
@@ -34,6 +35,7 @@ def context_of(path: Path, *, steps: str = "auto") -> Context:
         n_steps=plan.n_steps or None,
         capture=trace.info.capture,
         transfer_ops=tuple(transfer_labels(case).op.tolist() for case in cases),
+        framework=detect(trace)[0].name,
     )
 
 
@@ -48,9 +50,7 @@ def drawn(
 def fired(context: Context, code: str) -> list[Finding]:
     """What the function of one code finds."""
     (finder,) = [finder for finder in FINDERS if code_of(finder) == code]
-    found = list(finder(context))
-    assert all(finding.code == code for finding in found)
-    return found
+    return [found.named(code).finding for found in finder(context)]
 
 
 def only(context: Context, code: str) -> Finding:

@@ -125,7 +125,7 @@ def test_copies_outside_of_the_steps_do_not_count(tmp_path: Path) -> None:
         scene.run("d2h", 21, at + 20, begin + 5 * MS, begin + 9 * MS)
     scene.run("compute", 7, 15 * MS + 30, 30 * MS, 31 * MS)
     scene.label("step 0", 15 * MS - 10, 15 * MS + 100)
-    context = drawn(tmp_path, scene.builder)
+    context = drawn(tmp_path, scene.builder, steps="step")
     assert context.n_steps == 1
     finding = only(context, "same-direction-queue")
     assert finding.title.startswith("1 D2H copy ")

@@ -175,7 +175,7 @@ def test_how_much_may_be_opaque(tmp_path: Path, length_us: int, severity: list[s
 def test_only_graphs_of_the_steps_count(tmp_path: Path) -> None:
     builder = draw("dev0 s7 graph: #..A.B", unit_ns=MS)
     builder.nvtx("step 0", 3 * MS - 10_000, 5 * MS)
-    context = drawn(tmp_path, builder)
+    context = drawn(tmp_path, builder, steps="step")
     assert context.n_steps == 1
     assert only(context, "graph-opaque").title.startswith("2 CUDA graph launches ")
 

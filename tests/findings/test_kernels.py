@@ -55,7 +55,7 @@ def test_only_those_of_the_steps_count(tmp_path: Path) -> None:
             block=(128, 1, 1),
             stream=20,
         )
-    context = drawn(tmp_path, builder)
+    context = drawn(tmp_path, builder, steps="step")
     assert context.n_steps == 1
     assert only(context, "transfer-kernels").title.endswith(": 1 of 1 transfer")
 

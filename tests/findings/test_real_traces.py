@@ -38,6 +38,10 @@ WARNINGS: dict[str, set[str]] = {
     "micro_pageable": {"pageable-memory"},
     "micro_samedir": {"same-direction-queue", "d2h-tail", "not-enough-compute"},
     "micro_serial": {"nothing-beside", "same-stream-as-compute", "not-enough-compute"},
+    "record_jax": {"late-h2d", "same-direction-queue"},
+    "record_torch": {
+        *("late-h2d", "nothing-beside", "same-stream-as-compute", "not-enough-compute"),
+    },
 }
 
 

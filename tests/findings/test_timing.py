@@ -274,7 +274,7 @@ def test_the_next_step_hides_the_tail(tmp_path: Path) -> None:
     )
     builder.nvtx("step 0", 900_000, 2 * MS)
     builder.nvtx("step 1", 4_900_000, 6 * MS)
-    context = drawn(tmp_path, builder)
+    context = drawn(tmp_path, builder, steps="step")
     assert context.n_steps == 2
     assert fired(context, "d2h-tail") == []
 
@@ -342,6 +342,6 @@ def test_what_is_on_the_host_before_a_step(
     )
     assert not waits_on_host(drawn(tmp_path, builder), 0)
     builder.nvtx("step 0", -900_000, 9 * MS)
-    context = drawn(tmp_path, builder)
+    context = drawn(tmp_path, builder, steps="step")
     assert context.n_steps == 1
     assert waits_on_host(context, 0) is expected

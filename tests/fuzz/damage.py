@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 from nsysoverlap import read_trace
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.run.transfers import transfer_rows
-from nsysoverlap.show.formats import render
 from nsysoverlap.slim import slim_trace
 from nsysoverlap.steps.plan import StepSpec
 

@@ -17,6 +17,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return [builder.write(folder / f"{i}.sqlite").read_bytes() for i, builder in enumerate(bases())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", range(4))
 def test_every_kind_of_damage(kind: int, exports: list[bytes], tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"

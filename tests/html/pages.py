@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from nsysoverlap.cli.formats import render
 from nsysoverlap.draw.timeline_data import MAX_BLOCKS, TimelineBuilder
 from nsysoverlap.draw.timeline_model import Timeline
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.run.analysis import Options, analyze_trace
-from nsysoverlap.show.formats import render
 from nsysoverlap.steps.plan import StepSpec
 from nsysoverlap.trace.load import read_trace
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from nsysoverlap.cli import main
+from nsysoverlap.cli.formats import render
 from nsysoverlap.core.formatting import clean_text
 from nsysoverlap.result.model import OverlapReport
-from nsysoverlap.show.formats import render
 
 from ..hostile import HOSTILE_NAMES, hostile_trace
 from ..sample_reports import SAMPLES, operations, stepped, stepped_device

@@ -43,13 +43,13 @@ def offloading(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looks_as_it_did(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_looks_as_it_did(kind: str, tmp_path: Path, renewing: bool) -> None:
     trace = tmp_path / "offloading.sqlite"
     offloading(trace)
     actual = tmp_path / f"{kind}.png"
     actual.write_bytes(picture(no.read_trace(trace), kind, "png", Options(), dpi=80))
     expected = GOLDEN / actual.name
-    if request.config.getoption("--update-golden"):
+    if renewing:
         expected.parent.mkdir(exist_ok=True)
         expected.write_bytes(actual.read_bytes())
     assert kit.difference(expected, actual) is None

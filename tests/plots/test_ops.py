@@ -38,8 +38,8 @@ def test_bars_are_the_exposed_time_a_step() -> None:
     assert total == pytest.approx([(o.exposed_per_step_ns or 0) / 1e6 for o in shown])
     assert names(ax)[0] == "H2D copy-start.1.0"
     assert ax.get_xlim() == pytest.approx((0, max(total) * 1.02))
-    assert ax.get_xlabel() == "exposed a step (ms)\n4 more expose 1.0 ms"
-    assert kit.title(ax) == "H2D copy-start.1.0 exposes most: 7.5 ms of 48.4 ms a step"
+    assert ax.get_xlabel() == "exposed, mean step (ms)\n4 more expose 1.0 ms"
+    assert kit.title(ax) == "H2D copy-start.1.0 exposes most: 7.5 ms of 48.4 ms in the mean step"
 
 
 def test_the_most_exposed_is_on_top() -> None:
@@ -78,7 +78,7 @@ def test_of_many_the_rest_is_summed() -> None:
     many = [operation(f"op{i}", 1_000_000, 1_000_000) for i in range(MAX_OPS + 3)]
     ax = ops_of(report_with(*many))
     assert len(kit.bars(ax, "exposed")) == MAX_OPS
-    assert ax.get_xlabel() == "exposed a step (ms)\n3 more expose 3.0 ms"
+    assert ax.get_xlabel() == "exposed, mean step (ms)\n3 more expose 3.0 ms"
     assert kit.overlapping_labels(ax, "y") == []
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap.core.intervals import IntervalSet
-from nsysoverlap.draw.pixels import COLUMNS, DENSE, Bars, Columns, distinct, every
+from nsysoverlap.draw.pixels import COLUMNS, DENSE, Bars, PixelColumns, distinct, every
 
 WIDTH = 10
-STRETCH = Columns(0, COLUMNS * WIDTH)
+STRETCH = PixelColumns(0, COLUMNS * WIDTH)
 """Columns of ten units."""
 
 
@@ -29,7 +29,7 @@ def sets(bars: Bars) -> IntervalSet:
 
 
 def test_columns_of_a_short_stretch_are_one_ns() -> None:
-    assert Columns(0, 5).width_ns == 1
+    assert PixelColumns(0, 5).width_ns == 1
     assert STRETCH.width_ns == WIDTH
 
 
@@ -82,13 +82,13 @@ def test_intervals_far_apart_are_drawn_as_they_are() -> None:
 
 
 def test_what_is_outside_the_stretch_is_not_drawn() -> None:
-    bars = Columns(100, 100 + COLUMNS * WIDTH).bars(IntervalSet.from_spans([0, 50], [20, 150]))
+    bars = PixelColumns(100, 100 + COLUMNS * WIDTH).bars(IntervalSet.from_spans([0, 50], [20, 150]))
     assert (bars.start_ns.tolist(), bars.end_ns.tolist()) == ([100], [150])
 
 
 def test_a_million_intervals_become_few_bars() -> None:
     start = np.arange(1_000_000, dtype=np.int64) * 1000
-    bars = Columns(0, 1_000_000_000).bars(IntervalSet.from_spans(start, start + 250))
+    bars = PixelColumns(0, 1_000_000_000).bars(IntervalSet.from_spans(start, start + 250))
     assert len(bars) <= 2 * COLUMNS
     assert bars.share.mean() == pytest.approx(0.25, abs=0.01)
 

@@ -104,7 +104,8 @@ def test_the_trace_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_nothing_recorded_is_an_error_with_a_hint(tmp_path: Path) -> None:
     result = run(str(h200("jax_fsdp2_events_lost")), "-o", str(tmp_path / "a.png"))
-    assert result.exit_code == 2
+    assert result.exit_code == 3
+    assert list(tmp_path.iterdir()) == []
     assert "no GPU activity to draw. `nsysoverlap info` shows what was recorded." in result.stderr
 
 

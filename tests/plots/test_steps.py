@@ -10,8 +10,11 @@ import pytest
 from matplotlib.axes import Axes
 
 import nsysoverlap as no
+from nsysoverlap.cli.formats import render
 from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.show.html_steps import step_chart
 from tests import sample_reports
+from tests.html.pages import Page
 from tests.stepreports import report_of_steps
 from tests.traces import h200
 
@@ -46,7 +49,7 @@ def test_bars_stack_to_the_step_time_of_a_real_trace() -> None:
         )
     tops = [bar.get_y() + bar.get_height() for bar in kit.bars(ax, "idle")]
     assert tops == pytest.approx([step.duration_ns / 1e6 for step in steps])
-    assert kit.title(ax) == "H2D exposed 44.7 ms a step, D2H 3.7 ms"
+    assert kit.title(ax) == "H2D exposed 44.7 ms in the mean step, D2H 3.7 ms"
 
 
 def test_shares_are_in_percent_above_the_bars() -> None:
@@ -87,7 +90,7 @@ def test_devices_are_averaged_and_shares_summed() -> None:
     assert [bar.get_height() for bar in kit.bars(ax, "compute")] == pytest.approx([1e-3, 1e-3])
     assert line(shares_of(ax), "D2H") == pytest.approx([12.5, 100])
     # 100 + 250 ns exposed over two steps of two devices.
-    assert kit.title(ax) == "D2H exposed 88 ns a step"
+    assert kit.title(ax) == "D2H exposed 88 ns in the mean step"
     assert "train.sqlite · mean of 2 devices · 2 steps, NVTX ranges 'step N'" in kit.texts(ax)
 
 
@@ -127,6 +130,19 @@ def test_two_thousand_steps_keep_the_slow_one(tmp_path: Path) -> None:
     assert tops.index(max(tops)) == 1_234 // 10
     assert ax.get_xlabel() == "step; each bar is the longest of 10 in a row"
     assert kit.overlapping_labels(ax, "x") == []
+
+
+def test_the_page_keeps_the_slow_step_by_the_same_rule(tmp_path: Path) -> None:
+    report = no.analyze(kit.many_steps(tmp_path / "many.sqlite", 2_000, slow=1_234))
+    chart = step_chart(report.devices[0], "GPU")
+    assert chart is not None
+    heights = [sum(part.width for part in column.segments) for column in chart.columns]
+    assert len(heights) == 100
+    assert heights.index(max(heights)) == 1_234 // 20
+    assert max(heights) == pytest.approx(3 * heights[0], abs=0.1)
+    assert chart.columns[1_234 // 20].title.startswith("step 1234: 30.0 µs, compute 28.0 µs")
+    assert chart.note == "Each bar is the longest of 20 in a row; the shares are that step's."
+    assert chart.note in Page(render(report, "html")).shown
 
 
 def test_opaque_time_makes_exposed_time_a_bound() -> None:

@@ -127,7 +127,7 @@ def test_steps_have_borders_and_numbers(tmp_path: Path) -> None:
         "step 1",
         "step 2",
     ]
-    assert kit.title(ax) == "D2H exposed 2.0 µs a step"
+    assert kit.title(ax) == "D2H exposed 2.0 µs in the mean step"
 
 
 def test_one_step_fills_the_axes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nsysoverlap import Window, read_trace
+from nsysoverlap import Window, analyze, read_trace
 from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.slim import find_sensitive, making, slim_trace
@@ -173,7 +173,7 @@ def test_names_of_calls_that_no_row_names(tmp_path: Path) -> None:
     scene = Scene()
     scene.run("h2d", 20, 1, 10, 30)
     scene.wait(7, 2, 1)
-    scene.run("compute", 7, 3, 5, 40)
+    scene.run("compute", 7, 3, 30, 40)
     source = scene.builder.write(tmp_path / "in.sqlite")
     execute(source, "DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
     execute(source, "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = -1")
@@ -309,3 +309,29 @@ def test_xla_scopes_are_no_paths() -> None:
     found = {(s.table, s.column): s for s in find_sensitive(h200("jax_fsdp2_lhs"))}
     assert found["StringIds", "value"].revealing == 0
     assert found["StringIds", "value"].n > 600
+
+
+@pytest.mark.parametrize("name", ["jax_unroll_lhs", "ddp_two_procs", "jax_fsdp2_lhs"])
+def test_a_window_of_a_healthy_trace_has_lost_nothing(tmp_path: Path, name: str) -> None:
+    """Calls inside the window whose work ran outside it are not kept without their rows."""
+    low, high = read_trace(h200(name)).extent_ns or (0, 0)
+    third = (high - low) // 3
+    target = tmp_path / "slim.sqlite"
+    slim_trace(h200(name), target, Options(window=Window(low + third, low + 2 * third)))
+    copy = analyze(target, steps="none")
+    assert copy.conclusive, [entry.message for entry in copy.health]
+
+
+def test_a_copy_keeps_how_long_the_capture_was_and_what_the_host_waited_for(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.run("d2h", 20, 2_000, 5_000, 9_000)
+    waits = ("cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020", "cuEventSynchronize")
+    for i, name in enumerate((*waits, "cudaMemcpy_v3020", "cudaMalloc_v3020")):
+        scene.builder.api(name, 3_000 + 100 * i, 3_050 + 100 * i, 90 + i)
+    source = scene.builder.write(tmp_path / "t.sqlite", "3.20")
+    slim_trace(source, tmp_path / "slim.sqlite", Options())
+    copy = read_trace(tmp_path / "slim.sqlite")
+    assert copy.facts.capture_ns == read_trace(source).facts.capture_ns == (0, 9_000)
+    assert {*waits, "cudaMemcpy_v3020"} <= set(copy.host.api_names)
+    assert "cudaMalloc_v3020" not in copy.host.api_names
+    assert len(copy.host.calls) == 5

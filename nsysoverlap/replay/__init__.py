@@ -1,0 +1,1 @@
+"""Replay of steps on a model of the GPU: what would happen, were something different."""

@@ -1,0 +1,188 @@
+"""What a replay comes to: step time, what is hidden and exposed, relief; as measured of a trace.
+
+Times of operations, replayed or traced, are measured by the same code as a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ..core.arrays import BoolArray, Int64Array
+from ..core.intervals import IntervalSet
+from ..measure.lanes import Lanes, Transfers
+from ..measure.overlap import split
+from ..measure.relief import measure_relief, median_relief
+from ..result.model import Overlap, Relief
+from ..roles.rules import Role
+from .operations import TRANSFERS, Kind, Operations, Segment
+
+DIRECTIONS = ("h2d", "d2h", "both")
+
+
+@dataclass(frozen=True)
+class DeviceOutcome:
+    """The steps of one device for one process.
+
+    `h2d`, `d2h` and `both` are sums over the steps, `relief` is that of the step in the middle.
+    """
+
+    device: int
+    steps_ns: tuple[int, ...]
+    h2d: Overlap
+    d2h: Overlap
+    both: Overlap
+    relief: Relief
+    compute_ns: int = 0
+    """Time with compute, the sum over the steps."""
+
+    @property
+    def busy(self) -> float:
+        """Share of the steps with compute."""
+        return self.compute_ns / sum(self.steps_ns)
+
+    @property
+    def step_ns(self) -> int:
+        """Mean step."""
+        return sum(self.steps_ns) // len(self.steps_ns)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome on every device; devices work side by side, so the slowest one sets the step."""
+
+    devices: tuple[DeviceOutcome, ...]
+
+    @property
+    def slowest(self) -> DeviceOutcome:
+        """The device with the longest mean step."""
+        return max(self.devices, key=lambda device: device.step_ns)
+
+    @property
+    def step_ns(self) -> int:
+        """Mean step of the slowest device."""
+        return self.slowest.step_ns
+
+    def overlap(self, direction: str) -> Overlap:
+        """The sum over devices and steps of `h2d`, `d2h` or `both`."""
+        parts: list[Overlap] = [getattr(device, direction) for device in self.devices]
+        return sum(parts, Overlap())
+
+    def exposed_ns(self, direction: str) -> int:
+        """Exposed time a step, the mean over devices."""
+        n = sum(len(device.steps_ns) for device in self.devices)
+        return self.overlap(direction).exposed_ns // n
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Where the steps of one device begin and end, in terms of operations.
+
+    `operations` begin the steps; the last entry begins the step after the last, None where there
+    is none: then the last step ends `tail_ns` behind the end of all work of the device.
+    """
+
+    device: int
+    operations: tuple[int | None, ...]
+    traced_ns: tuple[int, ...]
+    tail_ns: int
+
+    def at(self, start_ns: Int64Array, end_ns: Int64Array, mine: BoolArray) -> list[int]:
+        """When they are, given when each operation started and ended."""
+        last = int(end_ns[mine].max()) + self.tail_ns
+        return [last if op is None else int(start_ns[op]) for op in self.operations]
+
+
+def find_borders(ops: Operations, chosen: Segment) -> tuple[Borders, ...]:
+    """The borders of every device and process of a segment."""
+    found = []
+    for (device, _), windows in chosen.windows.items():
+        times = [*(window.start_ns for window in windows), windows[-1].end_ns]
+        mine = np.flatnonzero(ops.device == device)
+        mine = mine[np.argsort(ops.start_ns[mine], kind="stable")]
+        starts = ops.start_ns[mine]
+        places = [int(np.searchsorted(starts, time)) for time in times]
+        begins = [
+            int(mine[place]) if place < len(mine) and starts[place] == time else None
+            for place, time in zip(places, times, strict=True)
+        ]
+        tail = times[-1] - int(ops.end_ns[mine].max()) if len(mine) else 0
+        found.append(Borders(device, tuple(begins), tuple(times), tail))
+    return tuple(found)
+
+
+def outcome(
+    ops: Operations,
+    borders: Sequence[Borders],
+    start_ns: Int64Array,
+    end_ns: Int64Array,
+    kept: BoolArray | None = None,
+    traced: bool = False,
+) -> Outcome:
+    """Measure operations that ran at some times; those that are not `kept` are no transfers.
+
+    With `traced` the steps are those of the trace, else they begin where their work does now.
+    """
+    devices = []
+    for border in borders:
+        mine = ops.device == border.device
+        times = list(border.traced_ns) if traced else border.at(start_ns, end_ns, mine)
+        windows = list(pairwise(times))
+        lanes = _lanes(ops, mine, start_ns, end_ns, kept)
+        overlaps = {
+            direction: sum(split(lanes.of(direction), lanes).measure(windows), Overlap())
+            for direction in DIRECTIONS
+        }
+        relief = median_relief(measure_relief(lanes.of("both"), windows))
+        lengths = tuple(end - start for start, end in windows)
+        devices.append(
+            DeviceOutcome(
+                border.device,
+                lengths,
+                **overlaps,
+                relief=relief,
+                compute_ns=lanes.compute.clip(times[0], times[-1]).length,
+            )
+        )
+    return Outcome(tuple(devices))
+
+
+def _lanes(
+    ops: Operations,
+    mine: BoolArray,
+    start_ns: Int64Array,
+    end_ns: Int64Array,
+    kept: BoolArray | None,
+) -> Lanes:
+    def union(kind: Kind) -> IntervalSet:
+        rows = mine & (ops.kind == kind)
+        return IntervalSet.from_spans(start_ns[rows], end_ns[rows])
+
+    moving = mine & np.isin(ops.kind, [kind for kinds in TRANSFERS.values() for kind in kinds])
+    if kept is not None:
+        moving &= kept
+    rows = np.flatnonzero(moving)
+    rows = rows[np.lexsort((rows, end_ns[rows], start_ns[rows]))]
+    by_kernel = ops.table[rows] == 0
+    is_h2d = np.isin(ops.kind[rows], TRANSFERS["h2d"])
+    return Lanes(
+        compute=union(Kind.COMPUTE),
+        comm=union(Kind.COMM),
+        other=union(Kind.OTHER),
+        unified=IntervalSet.empty(),
+        opaque=IntervalSet.empty(),
+        transfers=Transfers(
+            start_ns=start_ns[rows],
+            end_ns=end_ns[rows],
+            n_bytes=np.where(by_kernel, 0, ops.n_bytes[rows]),
+            bytes_estimated=np.where(by_kernel, ops.n_bytes[rows], 0),
+            by_kernel=by_kernel,
+            stream=ops.stream[rows],
+            role=np.where(is_h2d, Role.H2D, Role.D2H).astype(np.int64),
+            row=ops.row[rows],
+        ),
+        extent_ns=(int(start_ns[mine].min()), int(end_ns[mine].max())),
+    )

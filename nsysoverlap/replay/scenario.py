@@ -1,0 +1,163 @@
+"""A scenario: what is different, and the replay of a trace with that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.arrays import BoolArray, Int64Array
+from ..core.errors import UsageError
+from .calibrate import Calibrated
+from .engine import prepare
+from .model import Model
+from .moves import Matching, move_copies
+from .operations import TRANSFERS, Kind, Operations
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Link:
+    """How fast one direction of the link is: so many times as now, or GB/s (10^9 bytes/s)."""
+
+    times: float = 1.0
+    gb_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Changes that are made together; by default there are none.
+
+    `drop` tells transfers that do not happen, by the name of their operation. `n_bytes` is the
+    share of bytes that still moves. `earlier` copies ahead of now each H2D is issued; `window`
+    copies may be on their way out at once, None for as now. `compute` and `memory` are speeds of
+    kernels, relative to now. `best` issues each copy as soon as its data allows.
+    """
+
+    name: str = "as now"
+    h2d: Link = Link()
+    d2h: Link = Link()
+    drop: Callable[[str], bool] | None = None
+    n_bytes: float = 1.0
+    earlier: int = 0
+    window: int | None = None
+    compute: float = 1.0
+    memory: float = 1.0
+    best: bool = False
+    arithmetic: bool = False
+    """Whether it is of another GPU: arithmetic that nobody has tested."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether copies are issued at other times."""
+        return self.best or self.earlier > 0 or self.window is not None
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A calibrated graph as a scenario changes it: run it with `duration_ns`.
+
+    Transfers that are not `kept` have gone.
+    """
+
+    calibrated: Calibrated
+    duration_ns: Int64Array
+    kept: BoolArray
+    notes: tuple[str, ...] = ()
+
+
+def change(
+    model: Model, scenario: Scenario, op_names: Callable[[], list[str]] | None = None
+) -> Changed:
+    """Apply a scenario. `op_names` gives the name of the operation behind each row.
+
+    Raises `UsageError` where nothing matches `drop`.
+    """
+    ops = model.operations
+    duration: FloatArray = ops.duration_ns.astype(np.float64)
+    notes: list[str] = list(scenario.notes)
+    for direction, link in (("h2d", scenario.h2d), ("d2h", scenario.d2h)):
+        moving = np.isin(ops.kind, TRANSFERS[direction])
+        speed = _speed(ops, moving, link)
+        if speed != 1 and np.any(moving & (ops.table == 0)):
+            notes.append("transfers made by kernels are taken to run at the link's rate too")
+        duration[moving] *= scenario.n_bytes / speed
+    if scenario.compute != 1 or scenario.memory != 1:
+        duration = _scale_kernels(model, duration, scenario)
+    changed = Changed(
+        model.calibrated,
+        np.rint(duration).astype(np.int64),
+        np.ones(len(ops), np.bool_),
+        tuple(dict.fromkeys(notes)),
+    )
+    changed.duration_ns[ops.fixed] = ops.duration_ns[ops.fixed]
+    if scenario.drop is not None:
+        changed = _drop(changed, scenario, op_names() if op_names else [])
+    if scenario.moves:
+        graph = move_copies(
+            changed.calibrated.plan.graph,
+            Matching.of(ops, changed.kept),
+            earlier=scenario.earlier,
+            window=scenario.window,
+            best=scenario.best,
+        )
+        changed = replace(changed, calibrated=replace(changed.calibrated, plan=prepare(graph)))
+    return changed
+
+
+def _speed(ops: Operations, moving: BoolArray, link: Link) -> float:
+    """How many times as fast as now a direction is."""
+    if link.gb_per_s is None:
+        return link.times
+    rated = moving & (ops.n_bytes > 0) & (ops.end_ns > ops.start_ns)
+    if not rated.any():
+        # Nothing moves that way, so nothing gets faster.
+        return 1.0
+    now = float(ops.n_bytes[rated].sum()) / float(ops.duration_ns[rated].sum())
+    return link.gb_per_s / now
+
+
+def _scale_kernels(model: Model, duration: FloatArray, scenario: Scenario) -> FloatArray:
+    ops = model.operations
+    matrix = model.is_matrix_kernel
+    compute = ops.kind == Kind.COMPUTE
+    duration = duration.copy()
+    duration[compute & matrix] /= scenario.compute
+    duration[compute & ~matrix] /= scenario.memory
+    duration[(ops.kind == Kind.OTHER)] /= scenario.memory
+    return duration
+
+
+def _drop(changed: Changed, scenario: Scenario, names: list[str]) -> Changed:
+    """Transfers that do not happen take no time and no engine, and nobody waits for them."""
+    calibrated = changed.calibrated
+    ops, graph = calibrated.operations, calibrated.plan.graph
+    assert scenario.drop is not None
+    moving = np.isin(ops.kind, [kind for kinds in TRANSFERS.values() for kind in kinds])
+    gone = np.zeros(len(ops), np.bool_)
+    rows = np.flatnonzero(moving)
+    gone[rows] = [scenario.drop(names[row]) for row in rows.tolist()]
+    if not gone.any():
+        known = sorted({names[row].split(" ")[0] for row in rows.tolist()})
+        raise UsageError(
+            f"no transfer is of an operation that matches ({scenario.name}).",
+            f"Transfers here are of {', '.join(known[:3])}; a . matches all."
+            if known
+            else "There are no transfers in the replayed steps.",
+        )
+    fixed = ops.fixed
+    duration = np.where(gone & ~fixed, 0, changed.duration_ns)
+    dropped = set(np.flatnonzero(gone & ~fixed).tolist())
+    free = [edge for edge in graph.awaited if edge[0] in dropped]
+    graph = replace(graph.without(free), engine=np.where(gone & ~fixed, -1, graph.engine))
+    graph = graph.prompt(dropped)
+    return replace(
+        changed,
+        calibrated=replace(calibrated, plan=prepare(graph)),
+        duration_ns=duration,
+        kept=changed.kept & ~gone,
+    )

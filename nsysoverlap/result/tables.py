@@ -1,0 +1,269 @@
+"""The kinds of rows of a report, each with its columns in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from ..core.formatting import short_kernel
+from ..core.limits import Unit
+from .columns import Column, Place, lifted, placed
+from .device_names import NAMES
+from .metrics import STEP_MEAN
+from .model import (
+    DIRECTIONS,
+    UNIFIED_DIRECTIONS,
+    DeviceReport,
+    Finding,
+    HealthEntry,
+    KernelReport,
+    OperationReport,
+    OverlapReport,
+    StepReport,
+    StreamReport,
+)
+from .quantities import BUDGET, OVERLAP, RELIEF
+
+BUSY_ROLES = ("compute", "comm", "h2d", "d2h", "other", "unified_h2d", "unified_d2h", "opaque")
+_FRAME, _STORED, _TEXT, _PAGE = Place.FRAME, Place.STORED, Place.TEXT, Place.PAGE
+_KEPT, _SHOWN = _FRAME | _STORED, _TEXT | _PAGE
+_WIDTH = 26
+"""Characters of the kernel that followed, beside five other columns of a screen."""
+
+
+def _field(name: str, unit: Unit, meaning: str, places: Place = _FRAME) -> Column[Any]:
+    return Column(name, unit, meaning, attrgetter(name), name, places)
+
+
+def _text(name: str, meaning: str, places: Place = _FRAME) -> Column[Any]:
+    return _field(name, Unit.NAME, meaning, places)
+
+
+def directed(directions: Sequence[str]) -> tuple[Column[Any], ...]:
+    """The columns of several directions beside each other: `h2d_wall_ns` and so on."""
+    return tuple(
+        replace(column, heading=f"{NAMES[direction]} {column.heading}".removeprefix("both "))
+        for direction in directions
+        for column in lifted(OVERLAP, attrgetter(direction), f"{direction}_")
+    )
+
+
+_PID = _field("pid", Unit.ID, "process")
+
+DEVICE: tuple[Column[DeviceReport], ...] = (
+    _field("pid", Unit.ID, "process; missing where several share the GPU", _KEPT),
+    _field("device_id", Unit.ID, "CUDA ordinal; missing where processes differ", _KEPT),
+    _field("gpu_id", Unit.ID, "GPU as nsys numbers it"),
+    _text("gpu_name", "such as NVIDIA H200", _KEPT),
+    _text("gpu_uuid", "UUID"),
+)
+
+
+def _relieved(step: StepReport) -> int | None:
+    return step.relief.relief_bytes if step.relief.offloaded_bytes else None
+
+
+_STEP_SHOWN = (
+    *("duration_ns", "h2d_hidden_share", "d2h_hidden_share", "both_exposed_ns", "relief_share"),
+)
+STEP: tuple[Column[StepReport], ...] = placed(
+    (
+        _field("index", Unit.ID, "number of the step in the trace, from 0", _KEPT),
+        _text("label", "text that marks it", _KEPT),
+        _PID,
+        _field("start_ns", Unit.TIME, "start in trace time", _KEPT),
+        _field("end_ns", Unit.TIME, "end in trace time"),
+        Column("duration_ns", Unit.TIME, "step time", attrgetter("duration_ns"), "time", _KEPT),
+        *directed(DIRECTIONS),
+        *lifted(BUDGET, lambda step: step.time_budget, places=_FRAME),
+        Column("relief", Unit.BYTES, "of a step that offloaded", _relieved, "relief", _SHOWN),
+        *lifted(RELIEF, lambda step: step.relief),
+    ),
+    {
+        _TEXT: _STEP_SHOWN,
+        _PAGE: (*_STEP_SHOWN, "both_blocking_ns", "both_host_blocking_ns"),
+    },
+)
+
+
+def _busy(role: str, stream: StreamReport) -> int:
+    return stream.busy_ns.get(role, 0)
+
+
+STREAM: tuple[Column[StreamReport], ...] = (
+    _PID,
+    _field("context_id", Unit.ID, "CUDA context"),
+    _field("stream_id", Unit.ID, "CUDA stream"),
+    _text("role", "compute, comm, h2d, d2h, other, opaque or mixed"),
+    *(
+        Column(
+            f"busy_{role}_ns", Unit.TIME, f"sum of durations: {role}",
+            partial(_busy, role),
+        )
+        for role in BUSY_ROLES
+    ),
+    *directed(("h2d", "d2h")),
+)  # fmt: skip
+
+
+def operation_name(operation: OperationReport) -> str:
+    """Direction, op and label, as a row is called."""
+    label = f" ({operation.label})" if operation.label else ""
+    return f"{NAMES[operation.direction]} {operation.op or 'no operation known'}{label}"
+
+
+def _with_step(
+    columns: Sequence[Column[OperationReport]],
+) -> tuple[Column[OperationReport], ...]:
+    """The columns with that of the mean step behind the exposed time."""
+    a_step = Column[OperationReport](
+        "exposed_per_step_ns", Unit.TIME,
+        "exposed time of the mean step, the mean over devices too; missing without steps",
+        attrgetter("exposed_per_step_ns"), f"exposed, {STEP_MEAN}", _KEPT | _SHOWN,
+    )  # fmt: skip
+    behind = 1 + [column.name for column in columns].index("exposed_ns")
+    return (*columns[:behind], a_step, *columns[behind:])
+
+
+OPERATION: tuple[Column[OperationReport], ...] = (
+    _text("op", "HLO op, NVTX label or API call", _KEPT),
+    _text("label", "scope, or `graph` inside a CUDA graph", _KEPT),
+    _text("direction", "h2d or d2h", _KEPT),
+    Column("operation", Unit.NAME, "", operation_name, "operation", _SHOWN),
+    Column(
+        "followed_by", Unit.NAME, "kernel that followed most of the exposed time",
+        attrgetter("followed_by"), "followed by", _KEPT | _SHOWN,
+        show=lambda o: short_kernel(o.followed_by, _WIDTH) if o.followed_by else "",
+    ),
+    *_with_step(
+        placed(
+            lifted(OVERLAP, lambda operation: operation.overlap),
+            {
+                _TEXT: (
+                    *("n", "exposed_ns", "blocking_share", "host_blocking_share"),
+                    "hidden_share",
+                ),
+                _PAGE: (
+                    *("n", "size", "wall_ns", "exposed_ns", "blocking_ns", "host_blocking_ns"),
+                    *("hidden_share", "gb_per_s"),
+                ),
+            },
+        ),
+    ),
+)  # fmt: skip
+
+KERNEL: tuple[Column[KernelReport], ...] = (
+    Column(
+        "name", Unit.NAME, "kernel", lambda kernel: kernel.name, "kernel", _FRAME | _SHOWN,
+        show=lambda kernel: short_kernel(kernel.name) or "(no name)",
+    ),
+    _text("role", "compute or comm", _FRAME | _SHOWN),
+    _field("n", Unit.COUNT, "launches", _FRAME | _SHOWN),
+    Column(
+        "beside_ns", Unit.TIME, "duration of those beside transfers", attrgetter("beside_ns"),
+        "beside transfers", _FRAME | _SHOWN,
+    ),
+    Column(
+        "alone_ns", Unit.TIME, "duration of those with none beside them", attrgetter("alone_ns"),
+        "alone", _FRAME | _SHOWN,
+    ),
+)  # fmt: skip
+
+FINDING: tuple[Column[Finding], ...] = (
+    _text("code", "name of the finding", _KEPT),
+    _text("severity", "warning or note", _KEPT),
+    _text("title", "what is wrong", _KEPT),
+    _text("detail", "numbers behind it", _KEPT),
+    _text("remedy", "what to change", _KEPT),
+    _field("cost_ns", Unit.TIME, "cost a step, or over the window without steps", _KEPT),
+    Column("evidence", Unit.COUNT, "number of examples", lambda finding: len(finding.evidence)),
+)
+
+HEALTH: tuple[Column[HealthEntry], ...] = (
+    _text("code", "name of the entry"),
+    _text("severity", "error, warning or note"),
+    _text("message", "what to know"),
+    _text("hint", "what to do"),
+    _text("trace", "file name"),
+    _field("count", Unit.COUNT, "how often"),
+)
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """A row of a frame: what it is of, and the device that holds it with its place."""
+
+    of: Any
+    device: int
+    trace: str
+    direction: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table of `OverlapReport.to_frame`."""
+
+    meaning: str
+    columns: tuple[Column[Any], ...]
+    rows: Callable[[OverlapReport], Sequence[Any]]
+
+
+def _held(columns: Sequence[Column[Any]]) -> tuple[Column[Any], ...]:
+    device = _field("device", Unit.ID, "place in the report's list of devices")
+    return (_text("trace", "file name"), device, *lifted(columns, attrgetter("of")))
+
+
+def _rows(part: str) -> Callable[[OverlapReport], list[FrameRow]]:
+    return lambda report: [
+        FrameRow(row, i, device.trace)
+        for i, device in enumerate(report.devices)
+        for row in getattr(device, part)
+    ]
+
+
+_DIRECTED = "are there once for each direction, with {} before their names."
+
+FRAMES: Mapping[str, Frame] = {
+    "devices": Frame(
+        "A row per device and direction; relief is of the device, the same in each of its rows, "
+        "and of the middle step where there are steps.",
+        (
+            *_held(DEVICE),
+            _text("direction", "h2d, d2h, both, unified_h2d or unified_d2h"),
+            *lifted(RELIEF, lambda held: held.of.relief),
+            *lifted(OVERLAP, lambda held: getattr(held.of, held.direction)),
+        ),
+        lambda report: [
+            FrameRow(device, i, device.trace, direction)
+            for i, device in enumerate(report.devices)
+            for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS)
+        ],
+    ),
+    "steps": Frame(
+        "A row per device and step. The columns of `devices` from `n` on "
+        + _DIRECTED.format("`h2d_`, `d2h_` and `both_`"),
+        _held(STEP),
+        _rows("steps"),
+    ),
+    "streams": Frame(
+        "A row per stream. Streams overlap: rows do not add up to the device. The columns of "
+        "`devices` from `n` on " + _DIRECTED.format("`h2d_` and `d2h_`"),
+        _held(STREAM),
+        _rows("streams"),
+    ),
+    "operations": Frame(
+        "A row per operation and direction, most exposed first.",
+        OPERATION,
+        attrgetter("operations"),
+    ),
+    "kernels": Frame(
+        "A row per kernel name, most time first.", KERNEL, attrgetter("kernels")
+    ),
+    "findings": Frame("A row per finding, most costly first.", FINDING, attrgetter("findings")),
+    "health": Frame(
+        "A row per entry: what to know before trusting a number.", HEALTH, attrgetter("health")
+    ),
+}  # fmt: skip

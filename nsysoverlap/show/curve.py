@@ -1,0 +1,91 @@
+"""The curve of step and exposed time against the link rate, as an inline SVG."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+from ..core.formatting import format_ns
+from ..core.palette import COLORS, ON_DARK
+from ..replay.answer import ENOUGH, SweepPoint, WhatIf
+
+_WIDTH, _HEIGHT = 720.0, 260.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 110.0, 20.0, 40.0
+
+
+def curve_svg(result: WhatIf) -> str:
+    """Step (a band from low to high) and exposed time over the link rate; '' without a sweep."""
+    points = result.sweep
+    if len(points) < 2:
+        return ""
+    high = max(point.step_high_ns for point in points) or 1
+
+    def x(times: float) -> float:
+        first, last = math.log(points[0].times), math.log(points[-1].times)
+        return _LEFT + (math.log(times) - first) / (last - first) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(ns: float) -> float:
+        return _TOP + (1 - ns / high) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def line(values: Sequence[tuple[float, int]]) -> str:
+        return " ".join(f"{x(times):.1f},{y(ns):.1f}" for times, ns in values)
+
+    low = [(point.times, point.step_low_ns) for point in points]
+    top = [(point.times, point.step_high_ns) for point in points]
+    exposed = [(point.times, point.exposed_ns) for point in points]
+    step, transfer = (f"light-dark({COLORS[k]}, {ON_DARK[k]})" for k in ("compute", "exposed"))
+    marks = [_mark(x(1.0), "now")] if points[0].times <= 1 <= points[-1].times else []
+    if result.enough_link is not None:
+        label = f"{100 * ENOUGH:.0f} % exposed: {result.enough_link:.2g}x"
+        marks.append(_mark(x(result.enough_link), label, 14.0))
+    parts = [
+        f'<polygon points="{line(low)} {line(top[::-1])}" style="fill:{step};opacity:.35"/>',
+        f'<polyline points="{line(low)}" style="fill:none;stroke:{step};stroke-width:2"/>',
+        f'<polyline points="{line(exposed)}" '
+        f'style="fill:none;stroke:{transfer};stroke-width:2;stroke-dasharray:6 3"/>',
+        *marks,
+        *_axes(points, x, y, high),
+        _label(_WIDTH - _RIGHT + 6, y(low[-1][1]) + 4, "step"),
+        _label(_WIDTH - _RIGHT + 6, y(exposed[-1][1]) + 4, "exposed"),
+    ]
+    title = html.escape(f"Step and exposed time against the link rate, {result.path}")
+    return (
+        f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img" aria-label="{title}" '
+        f'style="max-width:100%;font:12px system-ui,sans-serif">\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _axes(points: Sequence[SweepPoint], x, y, high: int) -> list[str]:  # type: ignore[no-untyped-def]
+    ticks = [2.0**power for power in range(-10, 14)]
+    inside = [tick for tick in ticks if points[0].times <= tick <= points[-1].times]
+    labels = [
+        _label(x(tick), _HEIGHT - _BOTTOM + 18, f"{tick:g}x", "middle")
+        for tick in inside[:: max(1, len(inside) // 8)]
+    ]
+    rules = []
+    for share in (0.0, 0.5, 1.0):
+        at = y(share * high)
+        rules.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}" '
+            'style="stroke:currentColor;opacity:.2"/>'
+        )
+        rules.append(_label(_LEFT - 6, at + 4, format_ns(round(share * high)), "end"))
+    return [*rules, *labels]
+
+
+def _mark(at: float, text: str, lower: float = 0.0) -> str:
+    return (
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" '
+        'style="stroke:currentColor;stroke-dasharray:2 3"/>'
+        + _label(at + 4, _TOP + 10 + lower, text)
+    )
+
+
+def _label(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="fill:currentColor">'
+        f"{html.escape(text)}</text>"
+    )

@@ -1,0 +1,42 @@
+"""The verdict of a gate as workflow commands, which GitHub shows as annotations."""
+
+from __future__ import annotations
+
+from ..core.formatting import clean_text
+from ..judge.verdicts import Status, Verdict, Verdicts
+from .interface import Layout
+from .say_verdicts import headline, loss_sentence, shown_baseline, shown_values
+
+_LEVELS = {Status.PASSED: "notice", Status.FAILED: "error", Status.INCONCLUSIVE: "warning"}
+_LEVELS_OF_ALL = {**_LEVELS, Status.INCONCLUSIVE: "error"}
+
+
+def paint(result: Verdicts, layout: Layout) -> str:
+    """One annotation for the whole and one for each limit that was not met."""
+    lines = [_command(_LEVELS_OF_ALL[result.status], "nsysoverlap gate", headline(result))]
+    lines += [_annotation(v) for v in result.verdicts if v.status is not Status.PASSED]
+    if result.losses:
+        lines.append(_command("error", "nsysoverlap: lost most", loss_sentence(result)))
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(verdict: Verdict) -> str:
+    measured, limit, _ = shown_values(verdict)
+    text = f"{measured}, limit {verdict.op} {limit}"
+    if verdict.baseline is not None:
+        text += f", baseline {shown_baseline(verdict)}"
+    details = " ".join(part for part in (verdict.where, verdict.reason) if part)
+    title = f"nsysoverlap {verdict.name}: {verdict.status.value}"
+    return _command(_LEVELS[verdict.status], title, f"{text}. {details}".strip())
+
+
+def _command(level: str, title: str, message: str) -> str:
+    return f"::{level} title={_property(clean_text(title))}::{_data(clean_text(message))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,201 @@
+"""What a replay says: plain blocks."""
+
+from __future__ import annotations
+
+from ..core.formatting import NONE, format_bytes, format_ns, format_share, number_of
+from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
+from .blocks import Block, Paragraph, Table, cleaned
+
+_NOW = "as now"
+
+
+def whatif_blocks(result: WhatIf) -> list[Block]:
+    """Everything to print, in order, free of control characters."""
+    blocks: list[Block] = [Paragraph(headline(result), _tone(result)), Paragraph(_basis(result))]
+    if result.withheld is None:
+        blocks += [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
+        blocks += _sweep(result)
+    blocks += [Paragraph(_sentence(note)) for note in result.notes]
+    return [cleaned(block) for block in blocks]
+
+
+def headline(result: WhatIf) -> str:
+    """The answer to what was asked first, or why there is none."""
+    if result.withheld is not None:
+        return f"Nothing is predicted of {result.path}: {result.withheld}."
+    now = f"A step takes {format_ns(result.step_ns or 0)}"
+    if not result.scenarios:
+        return f"{now}."
+    first = result.scenarios[0]
+    return f"{now}; {first.name} it would take {step_range(first)}."
+
+
+def step_range(answer: ScenarioAnswer) -> str:
+    """The predicted step as a range, or one time where both ends are the same."""
+    return _range(answer.step_low_ns, answer.step_high_ns)
+
+
+def _range(low: int, high: int) -> str:
+    """`258.9 to 296.0 ms`: the unit stands once where it is the same."""
+    first, last = format_ns(low), format_ns(high)
+    if first == last:
+        return first
+    (number, unit), other = first.split(" "), last.split(" ")[1]
+    return f"{number if unit == other else first} to {last}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.2f} %"
+
+
+def _tone(result: WhatIf) -> str:
+    return "headline" if result.withheld is None else "alarm"
+
+
+def _basis(result: WhatIf) -> str:
+    parts = [f"{result.path}, {number_of(result.n_steps, 'step')} replayed ({result.basis})."]
+    if result.replay_error is not None:
+        worst = f", of single steps to {_percent(result.worst_step_error or 0.0)}"
+        parts.append(
+            f"Unmodified the replay is off by {_percent(result.replay_error)} of the step{worst}: "
+            "necessary for what follows, and no evidence for it."
+        )
+    if result.withheld is None:
+        parts.append(f"Ranges: {result.clock}.")
+    return " ".join(parts)
+
+
+def _scenarios(result: WhatIf) -> list[Block]:
+    answers = [*([result.now] if result.now else []), *result.scenarios]
+    rows = tuple(
+        (
+            answer.name,
+            step_range(answer),
+            _gain(result, answer),
+            format_ns(answer.h2d.exposed_ns),
+            format_ns(answer.d2h.exposed_ns),
+            _relief(answer),
+        )
+        for answer in answers
+    )
+    columns = ("scenario", "step", "gain", "H2D, exposed", "D2H, exposed", "relief, GiB")
+    blocks: list[Block] = [Table("What would happen, a step", columns, rows, _cautions(result))]
+    for answer in result.scenarios:
+        blocks += [Paragraph(f"{answer.name}: {note}.") for note in answer.notes]
+    return blocks
+
+
+def _cautions(result: WhatIf) -> str:
+    untested = [answer.name for answer in result.scenarios if not answer.tested]
+    if not untested:
+        return "Dropping copies was tested against measured steps (docs/whatif.md)."
+    return f"Not tested against a measurement (docs/whatif.md): {', '.join(untested)}."
+
+
+def _gain(result: WhatIf, answer: ScenarioAnswer) -> str:
+    """Against the unmodified replay, so that its own error cancels out."""
+    base = result.replay_step_ns or 0
+    if answer.name == _NOW:
+        return NONE
+    return _range(base - answer.step_high_ns, base - answer.step_low_ns)
+
+
+def _relief(answer: ScenarioAnswer) -> str:
+    return f"{answer.relief_bytes / 2**30:.2f}" if answer.offloaded_bytes else NONE
+
+
+def _copies(result: WhatIf) -> list[Block]:
+    """Copies still exposed, and how many have too little time, of each scenario."""
+    rows = []
+    for answer in ([result.now] if result.now else []) + list(result.scenarios):
+        windows = answer.windows
+        if not windows.n:
+            continue
+        worst = answer.exposed_ops[0] if answer.exposed_ops else None
+        rows.append(
+            (
+                answer.name,
+                f"{worst.op} ({worst.direction.upper()})" if worst else NONE,
+                format_ns(worst.exposed_ns) if worst else NONE,
+                f"{windows.n_short} of {windows.n}",
+                str(windows.n_none),
+                NONE if windows.median_ns is None else format_ns(windows.median_ns),
+            )
+        )
+    if not rows:
+        return []
+    columns = (
+        *("scenario", "copies most exposed", "exposed a step"),
+        *("too short", "no time", "median window"),
+    )
+    note = (
+        "A window is the time from when a copy could start to when what waits for it could; it is "
+        "too short where the copy takes longer."
+    )
+    return [Table("Copies still exposed", columns, tuple(rows), note, n_words=2)]
+
+
+def _bounds(result: WhatIf) -> list[Block]:
+    if result.bound_withheld is not None:
+        return [Paragraph(f"No bound by order: {result.bound_withheld}.")]
+    rows = tuple(
+        (
+            bound.window_words,
+            format_ns(bound.step_ns),
+            format_ns(bound.exposed_h2d_ns),
+            format_ns(bound.exposed_d2h_ns),
+            format_bytes(max(0, bound.kept_bytes)),
+        )
+        for bound in result.bounds
+    )
+    columns = ("tensors ahead", "step", "H2D, exposed", "D2H, exposed", "kept on device")
+    return [
+        Table(
+            "Bound by order: each copy as soon as its data allows, compute as fast as now",
+            columns,
+            rows,
+            "What stays exposed no schedule of these copies hides: their engine is busy longer "
+            "than there is compute that can run beside them.",
+        )
+    ]
+
+
+def _path(result: WhatIf) -> list[Block]:
+    total = sum(part.ns for part in result.critical_path)
+    if not total:
+        return []
+    rows = tuple(
+        (part.kind, format_ns(part.ns), format_share(part.ns / total))
+        for part in result.critical_path
+        if part.ns
+    )
+    longest = ", ".join(f"{op.name} {format_ns(op.ns)}" for op in result.critical_ops[:3])
+    return [
+        Table("Critical path of the step", ("kind", "time", "share"), rows, f"Most: {longest}.")
+    ]
+
+
+def _sweep(result: WhatIf) -> list[Block]:
+    if not result.sweep:
+        return []
+    rows = tuple(
+        (
+            f"{point.times:.3g}x",
+            format_ns(point.step_low_ns),
+            format_ns(point.step_high_ns),
+            format_ns(point.exposed_ns),
+            format_share(point.exposed_ns / point.step_ns if point.step_ns else None),
+        )
+        for point in result.sweep
+    )
+    enough = (
+        f"From {result.enough_link:.2g}x on at most {100 * ENOUGH:.0f} % of the step is exposed."
+        if result.enough_link is not None
+        else f"At none of these rates less than {100 * ENOUGH:.0f} % of the step is exposed."
+    )
+    columns = ("link", "step from", "step to", "exposed", "share exposed")
+    return [Table("Link rate, both directions", columns, rows, f"{enough} Not tested.")]
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}."

@@ -1,0 +1,205 @@
+"""Which launches of an export have a GPU row: the calls promise what the tables should hold."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..core.arrays import BoolArray, IdArray
+from . import schema
+from .activities import Columns
+from .host import HostSide
+from .host_rows import PUSH_POP, START_END
+from .model import LaunchFacts, ProcessLaunches, Stream, pid_of
+from .schema import Schema
+
+_WIDEST = 1 << 28
+"""Marks for correlation ids that lie further apart would take more memory than sorting them."""
+_ROWS_AT_ONCE = 1 << 20
+_SHORTEST_COPY_NS = 1_000
+
+
+def launch_facts(
+    connection: sqlite3.Connection,
+    found: Schema,
+    tables: Mapping[str, Columns],
+    streams: Sequence[Stream],
+    host: HostSide,
+) -> LaunchFacts:
+    """How many launches have a GPU row with their (process, correlation id)."""
+    any_row = any(len(t.values["start_ns"]) for t in tables.values())
+    thunks = None if any_row else _thunks(connection, found)
+    if not host.has_calls:
+        return LaunchFacts(n_thunk_ranges=thunks)
+    counts = []
+    for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
+        wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
+        # A call without an id of its own cannot be matched, so it says nothing.
+        mine = wanted[host.calls.name] & (host.calls.correlation_id != 0)
+        counts.append(_count_missing(host, mine, tables, streams))
+    (n, missing), (n_graph, graph_missing) = counts
+    processes = tuple(_processes(host, tables, streams)) if any_row else ()
+    return LaunchFacts(n, missing, n_graph, graph_missing, thunks, processes)
+
+
+def _processes(
+    host: HostSide, tables: Mapping[str, Columns], streams: Sequence[Stream]
+) -> Iterator[ProcessLaunches]:
+    """What became of the launches of each process that has any."""
+    is_copy = _named(host, schema.ASYNC_COPY_API)
+    counted = is_copy | _named(host, schema.KERNEL_LAUNCH_API)
+    counted &= (host.calls.correlation_id != 0) & ~_captured(host)
+    nothing = is_copy & (host.calls.end_ns - host.calls.start_ns < _SHORTEST_COPY_NS)
+    for pid in np.unique(host.thread_pid).tolist():
+        of_process = (host.thread_pid == pid)[host.calls.thread]
+        mine = counted & of_process
+        if not mine.any():
+            continue
+        rows = _rows_of(pid, tables, streams)
+        n = int(np.count_nonzero(mine & ~nothing))
+        if not rows:
+            if n:
+                yield ProcessLaunches(pid_of(pid), n, has_rows=False)
+            continue
+        start = host.calls.start_ns
+        known = np.flatnonzero(of_process & (host.calls.correlation_id != 0))
+        found = np.zeros(len(start), np.bool_)
+        found[known] = _in_any(host.calls.correlation_id[known], [ids for ids, _ in rows])
+        first = min(low for _, low in rows)
+        last = int(start[found].max(initial=np.iinfo(np.int64).min))
+        head, tail = start < first, start > last
+        between, lost = mine & ~head & ~tail, mine & ~found & ~nothing
+
+        def count(mask: BoolArray) -> int:
+            return int(np.count_nonzero(mask))
+
+        yield ProcessLaunches(
+            pid_of(pid), n,
+            count(between & is_copy), count(between & ~is_copy),
+            count(between & lost & is_copy), count(between & lost & ~is_copy),
+            count(lost & head), count(lost & tail & ~head),
+        )  # fmt: skip
+
+
+def _rows_of(
+    pid: int, tables: Mapping[str, Columns], streams: Sequence[Stream]
+) -> list[tuple[IdArray, int]]:
+    """Correlation ids of the GPU rows of a process, table by table, and the first start of each."""
+    # Cut-down exports do not say which process a row or a call is of.
+    own = np.array([s.global_pid in (pid, 0) or pid == 0 for s in streams], dtype=np.bool_)
+    found = []
+    for table in tables.values():
+        ids, start = table.values["correlation_id"], table.values["start_ns"]
+        if not own.all():
+            kept = own[table.values["stream"]]
+            ids, start = ids[kept], start[kept]
+        if len(ids):
+            found.append((ids, int(start[0])))
+    return found
+
+
+def _named(host: HostSide, api: re.Pattern[str]) -> BoolArray:
+    """Mask of the calls of some functions."""
+    wanted = np.array([bool(api.match(name)) for name in host.api_names], np.bool_)
+    mask: BoolArray = wanted[host.calls.name] if len(wanted) else np.zeros(0, np.bool_)
+    return mask
+
+
+def _captured(host: HostSide) -> BoolArray:
+    """Mask of the calls whose thread was recording a stream into a graph, from begin to end."""
+    begin, end = _named(host, schema.BEGIN_CAPTURE_API), _named(host, schema.END_CAPTURE_API)
+    captured = np.zeros(len(host.calls), np.bool_)
+    for thread in np.unique(host.calls.thread[begin]).tolist():
+        mine = host.calls.thread == thread
+        edges = np.flatnonzero(mine & (begin | end))
+        depth = np.cumsum(np.where(begin[edges], 1, -1))
+        # What ends here without having begun was begun before the trace.
+        depth -= np.minimum(np.minimum.accumulate(depth), 0)
+        # And what never ends cannot be told from a call that was lost.
+        closed = np.flatnonzero(depth == 0)
+        last = int(closed[-1]) if len(closed) else -1
+        calls = np.flatnonzero(mine)
+        at = np.searchsorted(edges, calls, side="right") - 1
+        captured[calls] = (at >= 0) & (at < last) & (depth[np.maximum(at, 0)] > 0)
+    return captured
+
+
+def _count_missing(
+    host: HostSide,
+    wanted: BoolArray,
+    tables: Mapping[str, Columns],
+    streams: Sequence[Stream],
+) -> tuple[int, int]:
+    """Distinct (process, correlation id) calls, and those among them without any GPU row."""
+    n = missing = 0
+    for pid in np.unique(host.thread_pid).tolist():
+        mine = wanted & (host.thread_pid == pid)[host.calls.thread]
+        if mine.any():
+            rows = [ids for ids, _ in _rows_of(pid, tables, streams)]
+            calls, left = _distinct_and_without(host.calls.correlation_id[mine], rows)
+            n, missing = n + calls, missing + left
+    return n, missing
+
+
+def _in_any(ids: IdArray, others: Sequence[IdArray]) -> BoolArray:
+    """Mask of the ids that are in any of `others`."""
+    found = np.zeros(len(ids), np.bool_)
+    if not len(ids):
+        return found
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _WIDEST:
+        for other in others:
+            found |= np.isin(ids, other)
+        return found
+    marks = _marks(others, low, high)
+    result: BoolArray = marks[np.subtract(ids, low, dtype=np.int64)]
+    return result
+
+
+def _marks(others: Sequence[IdArray], low: int, high: int) -> BoolArray:
+    """For each id from `low` to `high` whether it is in any of `others`."""
+    # Ids count up, so a mark for each possible one is cheaper than sorting them.
+    marks = np.zeros(high - low + 1, np.bool_)
+    for other in others:
+        for first in range(0, len(other), _ROWS_AT_ONCE):
+            part = other[first : first + _ROWS_AT_ONCE]
+            part = part[(part >= low) & (part <= high)]
+            marks[np.subtract(part, low, dtype=np.int64)] = True
+    return marks
+
+
+def _distinct_and_without(ids: IdArray, others: Sequence[IdArray]) -> tuple[int, int]:
+    """How many distinct ids there are, and how many of them are in none of `others`."""
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _WIDEST:
+        distinct = np.unique(ids)
+        return len(distinct), int(np.count_nonzero(~_in_any(distinct, others)))
+    asked = np.zeros(high - low + 1, np.bool_)
+    asked[np.subtract(ids, low, dtype=np.int64)] = True
+    missing = asked & ~_marks(others, low, high)
+    return int(np.count_nonzero(asked)), int(np.count_nonzero(missing))
+
+
+def _thunks(connection: sqlite3.Connection, found: Schema) -> int:
+    """Number of NVTX ranges that XLA opens around each piece of GPU work."""
+    table, strings = found.find(schema.NVTX), found.find(schema.STRINGS)
+    if table is None:
+        return 0
+    conditions = []
+    if table.sql("text"):
+        conditions.append(f"CAST({table.sql('text')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*'")
+    if table.sql("text_id") and strings is not None:
+        conditions.append(
+            f"{table.sql('text_id')} IN (SELECT {strings.sql('id')} FROM {strings.quoted} "  # noqa: S608
+            f"WHERE CAST({strings.sql('value')} AS TEXT) GLOB '{schema.THUNK_PREFIX}*')"
+        )
+    if not conditions:
+        return 0
+    query = (
+        f"SELECT count(*) FROM {table.quoted} WHERE ({' OR '.join(conditions)}) "  # noqa: S608
+        f"AND CAST({table.sql('event_type')} AS INTEGER) IN ({PUSH_POP}, {START_END})"
+    )
+    return int(connection.execute(query).fetchone()[0])
