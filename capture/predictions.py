@@ -23,7 +23,10 @@ class Prediction:
 
     `basis` says from what. `naive_ms` is the baseline: the arm it is derived from, or the model,
     with nothing waited for. `blind`: the program's schedule was not known when it was written.
-    `short` counts copies whose window is shorter than the copy. `written` is Unix time.
+    `judged`: the change leaves each copy its window, so the prediction has to hold; `inside` is the
+    share of the windows that lies within those of the base. `whatif_ms` is what `nsysoverlap
+    whatif` says of the base's recording, where it has such a question. `short` counts copies
+    whose window is shorter than the copy. `written` is Unix time.
     """
 
     arm: str
@@ -36,7 +39,10 @@ class Prediction:
     known_share: float | None = None
     short: int | None = None
     blind: bool = False
-    same_windows: bool = False
+    judged: bool = False
+    inside: float | None = None
+    whatif_ms: float | None = None
+    whatif_exposed_ms: float | None = None
     written: float = 0.0
 
 

@@ -36,6 +36,8 @@ TOLERANCE = 1e-3
 MOST_LOOKS = 20_000
 MARGIN_GIB = 0.2
 LINK_SHARES = (1.0, 0.85, 0.7)
+MOST_EXPOSED = 0.02
+"""Share of the step that may be waited for copies: more is a schedule on the edge."""
 Say = Callable[[str], None]
 
 
@@ -223,15 +225,20 @@ def counts_of(model: StepModel, values: Mapping[str, Any]) -> Counts:
 
 
 def promising(predictions: Iterable[Prediction]) -> list[str]:
-    """For each limit the fastest whose peak is within; all where nothing is known to be."""
+    """For each limit the fastest whose peak is within; first those that hardly wait for copies."""
     found: dict[float, Prediction] = {}
     for one in predictions:
         limit, peak = one.limit_gib or 0.0, one.peak_gib
         if one.step_ms is None or (peak is not None and peak > limit):
             continue
-        if limit not in found or one.step_ms < (found[limit].step_ms or 0.0):
+        if limit not in found or _rank(one) < _rank(found[limit]):
             found[limit] = one
     return [one.arm for one in found.values()]
+
+
+def _rank(one: Prediction) -> tuple[bool, float]:
+    step = one.step_ms or 0.0
+    return (one.exposed_ms or 0.0) > MOST_EXPOSED * step, step
 
 
 def take_turns(

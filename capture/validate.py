@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import nsysoverlap
+from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.result.numbers import format_share
 
 from .arms import find_arm
@@ -18,6 +20,7 @@ from .config import Config, layer_text
 from .errors import RefusedError
 from .learning import Calibration, calibrate, read_recorded
 from .matrix import Plan, prepare, run_matrix
+from .overlap import trace_files
 from .predictions import (
     Prediction,
     off_by,
@@ -34,8 +37,17 @@ from .tune import Say, by_name, compile_arms, replay_of, rest_of, with_known_arm
 BASES = ("keep", "remat", "prefetch")
 SYNC_LAG_MS = 1.0
 """What a host that waits for each step adds to it: measured on seven recordings."""
-SAME_WINDOWS = 0.05
+JUDGED = ("copies-", "casts-", "kept-", "every-second", "save-tied", "awaited")
+"""Changes that leave each copy its window: more or fewer bytes in it, or no copy at all."""
 CLOCK = 0.37
+QUESTIONS: Mapping[str, Mapping[str, Any]] = {
+    "copies-2": {"link": "0.5x"},
+    "copies-3": {"link": "0.3333x"},
+    "casts-half": {"n_bytes": "0.5"},
+    "casts-double": {"link": "0.5x"},
+    "save-tied": {"drop": "."},
+}
+"""What `whatif` is asked of the base's recording for an arm; casts are unknown to it."""
 PLAIN = ("save", "save-tied", "lhs", "offload", "published", "offload-control", "optimizer")
 COLUMNS = (
     "arm",
@@ -45,12 +57,15 @@ COLUMNS = (
     "predicted ms",
     "off by",
     "naive off by",
+    "whatif ms",
+    "off by",
     "exposed ms",
     "predicted ms",
+    "whatif ms",
     "peak GiB",
     "predicted GiB",
-    "windows",
-    "judged",
+    "same windows",
+    "verdict",
 )
 
 
@@ -107,7 +122,8 @@ def validate(
     """Run the bases, write predictions of all other arms, run those; returns all rows."""
     config, began = with_known_arms(config, plan.folder), time.monotonic()
     config = replace(config, arms={**changes(config), **config.arms})
-    wanted = [name for name in names or (*PLAIN, *config.arms) if name not in BASES]
+    every = sorted((*config.arms, *PLAIN), key=lambda name: not name.startswith(JUDGED))
+    wanted = [name for name in names or every if name not in BASES]
     for name in wanted:
         find_arm(config, name)
     rows = by_name(run_matrix(config, [find_arm(config, n) for n in BASES], plan, say))
@@ -153,17 +169,37 @@ def predict_change(
         peak_gib=peak_gib,
         known_share=replayed.known_share,
         short=short_windows(replayed),
-        same_windows=_windows_are_bases(replayed, calibration, plan),
+        judged=name.startswith(JUDGED),
+        inside=_inside(replayed, calibration, plan),
+        **_whatif(name, base, plan),
     )
 
 
-def _windows_are_bases(replayed: Replayed, calibration: Calibration, plan: Plan) -> bool:
-    """Whether the copies of a schedule have the windows of the base's, or a part of them."""
+def _whatif(name: str, base: Row | None, plan: Plan) -> dict[str, Any]:
+    """The replay of the base's recording with the change, by the clock law; {} where none."""
+    traces = trace_files(plan.folder / "prefetch")
+    if name not in QUESTIONS or not traces or base is None or base.step_ms is None:
+        return {}
+    try:
+        answer = nsysoverlap.whatif(traces[0], **QUESTIONS[name])
+    except NsysOverlapError:
+        return {}
+    if answer.now is None or not answer.scenarios or not answer.now.step_ns:
+        return {}
+    (one,) = answer.scenarios[:1]
+    return {
+        "whatif_ms": base.step_ms * one.step_low_ns / answer.now.step_ns,
+        "whatif_exposed_ms": one.both.exposed_ns / 1e6,
+    }
+
+
+def _inside(replayed: Replayed, calibration: Calibration, plan: Plan) -> float | None:
+    """The share of the windows that the base has too."""
     base = read_recorded(plan.folder, "prefetch")
-    if base is None:
-        return False
+    if base is None or not any(replayed.windows.values()):
+        return None
     usual = replay(list(base.ops), calibration.costs, calibration.gbps)
-    return outside(replayed, usual) <= SAME_WINDOWS
+    return 1 - outside(replayed, usual)
 
 
 def validate_text(
@@ -174,7 +210,7 @@ def validate_text(
 ) -> str:
     """The table with every arm, and how often the predictions held."""
     measured = {name: step_of(row, rounds) for name, row in rows.items()}
-    lines = [list(COLUMNS), ["---", "---"] + ["---:"] * 9 + ["---", "---"]]
+    lines = [list(COLUMNS), ["---", "---"] + ["---:"] * 13 + ["---"]]
     for name, row in rows.items():
         lines.append(_cells(row, predictions.get(name), measured[name], rounds.get(name, ())))
     missing = [f"`{name}`" for name in predictions if name not in rows]
@@ -187,7 +223,6 @@ def _cells(
     row: Row, prediction: Prediction | None, step: float | None, turns: Sequence[float]
 ) -> list[str]:
     p = prediction or Prediction(row.arm, "", None)
-    windows = "–" if prediction is None else "unchanged" if p.same_windows else "changed"
     return [
         row.arm,
         row.title,
@@ -196,11 +231,14 @@ def _cells(
         _number(p.step_ms),
         _percent(off_by(p.step_ms, step)),
         _percent(off_by(p.naive_ms, step)),
+        _number(p.whatif_ms),
+        _percent(off_by(p.whatif_ms, step)),
         _number(row.exposed_ms),
         _number(p.exposed_ms),
+        _number(p.whatif_exposed_ms),
         _number(peak(row), 2),
         _number(p.peak_gib, 2),
-        windows,
+        format_share(p.inside),
         _judged(row, prediction, step),
     ]
 
@@ -215,9 +253,9 @@ def _judged(row: Row, prediction: Prediction | None, step: float | None) -> str:
 
 
 def holds(row: Row, prediction: Prediction, step: float | None) -> bool | None:
-    """Step within 2 % and exposed time within 5 ms; None where the windows were not the base's."""
+    """Step within 2 % and exposed time within 5 ms; None where that is not asked."""
     error = off_by(prediction.step_ms, step)
-    if error is None or not prediction.same_windows or row.exposed_ms is None:
+    if error is None or not prediction.judged or row.exposed_ms is None:
         return None
     return abs(error) <= 0.02 and abs((prediction.exposed_ms or 0.0) - row.exposed_ms) <= 5.0
 
@@ -233,12 +271,12 @@ def _verdict(
     near = [
         abs(off_by(p.step_ms, measured[n]) or 0.0) <= 0.02
         for n, p in ran.items()
-        if p.same_windows and p.step_ms is not None
+        if p.judged and p.step_ms is not None
     ]
     right = ranking_accuracy({n: p.step_ms for n, p in ran.items()}, measured)
     naive = ranking_accuracy({n: p.naive_ms for n, p in ran.items()}, measured)
     return (
-        f"{len(ran)} arms were predicted before they ran. Where the windows are the base's: step "
+        f"{len(ran)} arms were predicted before they ran. Of those judged: step "
         f"within 2 % in {sum(near)} of {len(near)}, step and exposed time (5 ms) in {sum(judged)} "
         f"of {len(judged)}. Pairs in the right order: {format_share(right)}; by the naive "
         f"baseline, which is one number for all, {format_share(naive)}."

@@ -80,7 +80,7 @@ def model_of(**fields: float) -> StepModel:
     values = {"forward_ms": 10.0, "backward_ms": 20.0, "d2h_gbps": 50.0, "h2d_gbps": 50.0}
     rest = {**values, **fields}
     tensors = (Tensor("t", 2.0, 0.5),)
-    return StepModel(4, 130.0, 20.0, ahead=2, tensors=tensors, clock=0.0, **rest)  # type: ignore[arg-type]
+    return StepModel(4, 130.0, 20.0, ahead=2, tensors=tensors, clock=0.0, **rest)
 
 
 def test_the_model_by_hand() -> None:
@@ -203,6 +203,9 @@ def test_the_fastest_within_each_limit_is_run() -> None:
         Prediction("none", "", None, limit_gib=40.0),
     ]
     assert promising(made) == ["fast", "other"]
+    waits = Prediction("waits", "", 94.0, exposed_ms=3.0, peak_gib=27.0, limit_gib=28.0)
+    assert promising([*made, waits]) == ["fast", "other"]
+    assert promising([waits]) == ["waits"]
 
 
 def test_layers_as_text() -> None:
