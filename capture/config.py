@@ -210,6 +210,8 @@ def config_from(values: Mapping[str, Any]) -> Config:
     name = str(values.get("name", "config"))
     parts: dict[str, Any] = {"name": name}
     for key, value in values.items():
+        if key != "name" and not isinstance(value, Mapping):
+            raise RefusedError(f"{name}: {key} is no section.", f"Write [{key}] and its fields.")
         if key in sections:
             parts[key] = _section(name, key, sections[key], value)
         elif key in ("environment", "maxtext", "arms"):

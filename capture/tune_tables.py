@@ -25,10 +25,12 @@ COLUMNS = (
     "arm",
     "limit GiB",
     "step ms",
-    "least – most",
     "predicted ms",
     "off by",
     "naive off by",
+    "in turns ms",
+    "least – most",
+    "off by",
     "peak GiB",
     "predicted GiB",
     "exposed ms",
@@ -76,14 +78,13 @@ def tune_text(
     model: StepModel | None,
 ) -> str:
     """The table, the answer for each limit, what was tried, and the tensors."""
-    measured = {name: step_of(row, rounds) for name, row in rows.items()}
-    timed = [replace(row, step_ms=measured[row.arm] or row.step_ms) for row in rows.values()]
+    measured = {name: step_of(row, {}) for name, row in rows.items()}
     lines = [list(COLUMNS), ["---"] + ["---:"] * (len(COLUMNS) - 2) + ["---"]]
-    for row in timed:
-        lines.append(_cells(row, predictions.get(row.arm), rounds, timed))
+    every = list(rows.values())
+    lines += [_cells(row, predictions.get(row.arm), rounds, every) for row in every]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     limits = sorted({p.limit_gib for p in predictions.values() if p.limit_gib})
-    answers = "\n".join(f"- {_answer(limit, timed, config)}" for limit in limits)
+    answers = "\n".join(f"- {_answer(limit, every, config, rounds)}" for limit in limits)
     parts = [table, answers, _accuracy(predictions, measured), placements(config, rows)]
     if model is not None:
         parts.append(tensor_table(model))
@@ -95,16 +96,19 @@ def _cells(
 ) -> list[str]:
     turns = rounds.get(row.arm, ())
     share = row.exposed_ms / row.step_ms if row.exposed_ms is not None and row.step_ms else None
+    p = prediction or Prediction(row.arm, "", None)
     return [
         row.arm,
-        _number(prediction.limit_gib if prediction else None),
+        _number(p.limit_gib),
         _number(row.step_ms),
+        _number(p.step_ms),
+        _percent(off_by(p.step_ms, row.step_ms)),
+        _percent(off_by(p.naive_ms, row.step_ms)),
+        _number(median(turns) if turns else None),
         f"{min(turns):.1f} – {max(turns):.1f}" if turns else "–",
-        _number(prediction.step_ms if prediction else None),
-        _percent(off_by(prediction.step_ms, row.step_ms) if prediction else None),
-        _percent(off_by(prediction.naive_ms, row.step_ms) if prediction else None),
+        _percent(off_by(p.step_ms, median(turns) if turns else None)),
         _number(peak(row), 2),
-        _number(prediction.peak_gib if prediction else None, 2),
+        _number(p.peak_gib, 2),
         _number(row.exposed_ms),
         format_share(share),
         why_not(row, prediction, rows),
@@ -134,7 +138,7 @@ def why_not(row: Row, prediction: Prediction | None, rows: Sequence[Row]) -> str
     return f"{text}; {row.exposed_ms:.1f} ms wait for copies" if row.exposed_ms else text
 
 
-def _answer(limit: float, rows: Sequence[Row], config: Config) -> str:
+def _answer(limit: float, rows: Sequence[Row], config: Config, rounds: Rounds) -> str:
     """The fastest arm within a limit, and whether that is a change."""
     fits = [
         row for row in rows if row.status == "ok" and row.step_ms and (peak(row) or 1e9) <= limit
@@ -152,8 +156,16 @@ def _answer(limit: float, rows: Sequence[Row], config: Config) -> str:
     return (
         f"{limit:.1f} GiB: {one.arm}, {one.step_ms:.1f} ms and {peak(one):.2f} GiB, "
         f"{100 * won:.1f} % less time than {usual.arm} ({usual.step_ms:.1f} ms, "
-        f"{peak(usual):.2f} GiB)."
+        f"{peak(usual):.2f} GiB)." + _in_turns(one, usual, rounds)
     )
+
+
+def _in_turns(one: Row, usual: Row, rounds: Rounds) -> str:
+    """The same of the rounds, where both took turns."""
+    if one.arm not in rounds or usual.arm not in rounds:
+        return ""
+    mine, others = median(rounds[one.arm]), median(rounds[usual.arm])
+    return f" In turns {mine:.1f} against {others:.1f} ms: {100 * (1 - mine / others):.1f} %."
 
 
 def _accuracy(predictions: Mapping[str, Prediction], measured: Mapping[str, float | None]) -> str:

@@ -53,9 +53,11 @@ COLUMNS = (
     "arm",
     "change",
     "step ms",
+    "in turns ms",
     "least – most",
     "predicted ms",
     "off by",
+    "in turns off by",
     "naive off by",
     "whatif ms",
     "off by",
@@ -210,7 +212,7 @@ def validate_text(
 ) -> str:
     """The table with every arm, and how often the predictions held."""
     measured = {name: step_of(row, rounds) for name, row in rows.items()}
-    lines = [list(COLUMNS), ["---", "---"] + ["---:"] * 13 + ["---"]]
+    lines = [list(COLUMNS), ["---", "---"] + ["---:"] * 15 + ["---"]]
     for name, row in rows.items():
         lines.append(_cells(row, predictions.get(name), measured[name], rounds.get(name, ())))
     missing = [f"`{name}`" for name in predictions if name not in rows]
@@ -226,10 +228,12 @@ def _cells(
     return [
         row.arm,
         row.title,
-        _number(step),
+        _number(row.step_ms),
+        _number(step if turns else None),
         f"{min(turns):.1f} – {max(turns):.1f}" if turns else "–",
         _number(p.step_ms),
-        _percent(off_by(p.step_ms, step)),
+        _percent(off_by(p.step_ms, row.step_ms)),
+        _percent(off_by(p.step_ms, step if turns else None)),
         _percent(off_by(p.naive_ms, step)),
         _number(p.whatif_ms),
         _percent(off_by(p.whatif_ms, step)),

@@ -266,9 +266,13 @@ def test_the_table_says_what_won_and_why_the_others_lost() -> None:
         "tuned-1": Prediction("tuned-1", "", 747.4, 703.0, 6.0, 28.1, 28.6),
         "tuned-2": Prediction("tuned-2", "", 800.0, 703.0, 50.0, 28.1, 28.6),
     }
-    text = tune_text(config, rows(), predictions, {"tuned-1": [739.0, 741.0, 740.0]}, None)
+    turns = {"tuned-1": [749.0, 751.0, 750.0], "save": [800.0]}
+    text = tune_text(config, rows(), predictions, turns, None)
     assert "28.6 GiB: tuned-1, 740.0 ms and 28.20 GiB, 6.3 % less time than save" in text
-    assert "| tuned-1 | 28.6 | 740.0 | 739.0 – 741.0 | 747.4 | +1.0 % | -5.0 % |" in text
+    assert "In turns 750.0 against 800.0 ms: 6.2 %." in text
+    assert (
+        "| tuned-1 | 28.6 | 740.0 | 747.4 | +1.0 % | -5.0 % | 750.0 | 749.0 – 751.0 | -0.3 % |"
+    ) in text
     assert "tuned-1 takes 65.0 ms less; 60.0 ms wait for copies" in text
     assert "off by 0.8 % (median; at most 1.0 %), pairs in the right order 100.0 %" in text
     assert "MaxText: tuned-1: qkv_proj is not in one place in all layers" in text
