@@ -52,10 +52,11 @@ from nsysoverlap.result.model import (
     TimeBudget,
     TraceReport,
 )
+from nsysoverlap.run.analysis import analyze
 from nsysoverlap.show.documents import DOCUMENTS
 
 from .sample_reports import SAMPLES, plain, small, two_devices
-from .traces import h200
+from .traces import h200, h200_names
 
 Path = tuple[str | int, ...]
 
@@ -255,6 +256,14 @@ def test_samples_fit_the_schema_and_come_back(name: str) -> None:
     assert OverlapReport.from_dict(values) == report
 
 
+@pytest.mark.parametrize("name", h200_names())
+def test_reports_of_real_traces_fit_the_schema_and_come_back(name: str) -> None:
+    report = analyze(h200(name))
+    values = json.loads(json.dumps(report.to_dict()))
+    validator().validate(values)
+    assert plain_data(OverlapReport.from_dict(values)) == values
+
+
 def test_the_shape_is_the_documented_one() -> None:
     values = two_devices().to_dict()
     assert list(values) == [
@@ -279,7 +288,7 @@ def test_the_shape_is_the_documented_one() -> None:
         *("exposed_per_step_ns", "followed_by"),
     ]
     assert list(details["findings"][0]) == [
-        *("code", "severity", "title", "detail", "remedy", "cost_ns", "evidence"),
+        *("code", "severity", "title", "detail", "remedy", "cost_ns", "evidence", "gain"),
     ]
     device = details["devices"][0]
     assert list(device["steps"][0]) == [
@@ -378,7 +387,7 @@ def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
     assert not validator().is_valid(values)
 
 
-ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns")
+ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay")
 """Keys that reports of the first version lack."""
 
 

@@ -25,8 +25,10 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
 
     Nodes of CUDA graphs are left out; they all carry the stream of their launch.
 
-    **Cost**: for each such stream the exposed time per step of its copies, but no more than its
-    kernels ran with no copy of the device beside them: more they could not have hidden.
+    **Cost**: for each such stream the exposed time per step of its copies, less what one direction
+    of them would be exposed for in any case: beyond the time that the stream's kernels run with no
+    copy of the device beside them. With streams of their own compute and both directions run at
+    once.
 
     **What helps**: a stream for the copies alone (`cudaMemcpyAsync` on it, `cudaStreamWaitEvent`
     where data is handed over). Copies that JAX issues inside `jit` have streams of their own.
@@ -38,8 +40,7 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
     for i, (case, streams) in enumerate(zip(ctx.cases, shared, strict=True)):
         total, weight = 0, np.zeros(len(case.rows), np.int64)
         for rows, kernels in streams:
-            alone = kernels.subtract(case.rows.union).intersect(case.window).length
-            total += min(ctx.exposed(i, rows).length, alone)
+            total += _saved(ctx, i, rows, kernels)
             weight = np.where(rows, ctx.exposed_ns[i], weight)
         # Copies of two streams may be exposed at the same time.
         lost.append(min(total, ctx.exposed(i, weight > 0).length))
@@ -127,6 +128,23 @@ def _shared(case: DeviceCase, measured: BoolArray) -> list[tuple[BoolArray, Inte
     return found
 
 
+def _saved(ctx: Context, i: int, mask: BoolArray, kernels: IntervalSet) -> int:
+    """Of the exposed time of a stream's copies what goes if both directions and compute run at
+    once: all but what one direction is exposed for beyond the kernels with no copy beside them.
+
+    Beside a stream that holds little of the compute only its own kernels count: it is not what
+    keeps the directions apart.
+    """
+    case = ctx.cases[i]
+    alone = kernels.subtract(case.rows.union).intersect(case.window).length
+    exposed = ctx.exposed(i, mask).length
+    if 2 * kernels.length < case.lanes.compute.length:
+        return min(exposed, alone)
+    role = case.rows.role
+    longer = max(ctx.exposed(i, mask & (role == one)).length for one in (Role.H2D, Role.D2H))
+    return exposed - max(longer - alone, 0)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Transfers in front of work that compute waited for; columns of shape (n,).
@@ -148,7 +166,7 @@ class Blocks:
         return IntervalSet.from_spans(self.start_ns, self.end_ns)
 
     def by_row(self, n_rows: int, where: IntervalSet) -> Int64Array:
-        """Time inside `where` for which each row held up other work."""
+        """Time inside `where` for which each row held up other work; shape (n_rows,)."""
         result = np.zeros(n_rows, np.int64)
         order = np.argsort(self.start_ns, kind="stable")
         np.add.at(
@@ -159,6 +177,12 @@ class Blocks:
 
 def blocks_of(case: DeviceCase) -> Blocks:
     """Transfers behind which work was queued that the next compute kernel waited for."""
+    # On a stream, in order of launch: transfer T, then Q, and a kernel K elsewhere waits for Q. T
+    # holds up K although K does not need it. `queued` is the Q of each piece: the last work of T's
+    # stream that was launched before the event which K's stream was told to wait for was recorded.
+    # T is to blame if Q is behind it, began only after it, and K started right after Q; and if no
+    # wait asked for an event between T and what follows it (`span`), for then K needed T itself.
+    # Without rows of waits in the export, Q is the last work that ended before K started.
     trace, rows, pieces = case.classified.trace, case.rows, case.pieces
     queue = queue_of(case)
     place = queue.places(len(rows))

@@ -13,7 +13,7 @@ _IDS_PER_QUERY = 400
 
 
 def strings(connection: sqlite3.Connection, found: Schema, ids: Int64Array) -> list[str]:
-    """Text of each StringIds id; '' where there is none."""
+    """Text of each StringIds id (n,); '' where there is none."""
     table = found.find(schema.STRINGS)
     wanted = [int(i) for i in ids]
     if table is None:
