@@ -46,6 +46,7 @@ def test_steps_that_are_all_alike_have_no_spread() -> None:
     assert drop.exceeds(0.0199) is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.8, 0.95])
 def test_the_interval_holds_the_truth_as_often_as_it_says(level: float) -> None:
     held = 0

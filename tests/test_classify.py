@@ -77,6 +77,7 @@ def trace_of(
             copy_kind=columns[:, 0].astype(np.uint8),
             src_kind=columns[:, 1].astype(np.uint8),
             dst_kind=columns[:, 2].astype(np.uint8),
+            migration_cause=np.zeros(len(copies), np.uint8),
             src_device=columns[:, 3].astype(np.int32),
             dst_device=columns[:, 4].astype(np.int32),
             graph_node_id=np.zeros(len(copies), np.int64),

@@ -264,7 +264,7 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     assert run("report", TRACE, "--format", fmt, "-o", "-").stdout == to_stdout.stdout
 
 
-@pytest.mark.parametrize("name", ["report", "gate", "compare", "history"])
+@pytest.mark.parametrize("name", ["report", "gate", "compare", "history", "whatif"])
 def test_commands_offer_the_formats_of_their_results(name: str) -> None:
     (option,) = [p for p in main.commands[name].params if p.name == "fmt"]
     assert isinstance(option.type, click.Choice)

@@ -341,6 +341,7 @@ KERNELS = st.lists(
 SPANS = st.lists(st.tuples(st.integers(0, 70), st.integers(1, 12)), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=100,
     deadline=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nsysoverlap.result.model import Basis, Evidence, Finding, OverlapReport
+from nsysoverlap.result.model import Basis, Evidence, Finding, Gain, OverlapReport
 from nsysoverlap.show.blocks import Block, Entries, Paragraph
 from nsysoverlap.show.say_findings import findings_section
 from nsysoverlap.show.view import View
@@ -36,6 +36,26 @@ def test_top_findings_are_warnings_by_cost() -> None:
     assert block.note == f"{DO_NOT_ADD} 2 more: --findings all."
 
 
+def test_a_replayed_gain_stands_beside_exposed_time_and_ranks() -> None:
+    dear = Finding("late-h2d", "warning", "Late", "", "", 9_000_000)
+    sure = Finding("round-trip", "warning", "Back", "", "", 5_000_000)
+    small = replace(sure, gain=Gain(1_000_000, 2_500_000, "without these copies"))
+    large = replace(sure, gain=Gain(3_000_000, 3_000_000, "without these copies"))
+    report = replace(samples.stepped(), findings=(dear, small, large))
+    assert [entry.title for entry in shown("top", report).entries] == [
+        "gain 3.0 ms a step (5.0 ms exposed): Back (round-trip)",
+        "gain 1.0 to 2.5 ms a step (5.0 ms exposed): Back (round-trip)",
+        "9.0 ms a step exposed, gain unknown: Late (late-h2d)",
+    ]
+    two = replace(report, traces=report.traces * 2, findings=(small,))
+    assert shown("top", two).entries[0].title.startswith("gain 1.0 to 2.5 ms a step, this rank ")
+
+
+def test_what_hiding_costs_is_no_exposed_time() -> None:
+    title = one(Finding("hiding-costs-compute", "warning", "Slower", "", "", 2_000_000))
+    assert title == "2.0 ms a step: Slower (hiding-costs-compute)"
+
+
 def test_all_findings_end_with_notes() -> None:
     block = shown("all")
     assert codes(block)[5:] == ["slow-link", "transfer-kernels"]
@@ -62,10 +82,10 @@ def test_top_shows_one_example_and_a_code_three() -> None:
 
 def test_title_with_cost() -> None:
     finding = Finding("no-duplex", "note", "They take turns.", "", "", 2_500_000)
-    assert one(finding) == "2.5 ms a step: They take turns (no-duplex)"
+    assert one(finding) == "2.5 ms a step exposed, gain unknown: They take turns (no-duplex)"
     assert one(replace(finding, cost_ns=0)) == "They take turns (no-duplex)"
     whole = replace(samples.stepped(), basis=Basis())
-    assert one(finding, whole) == "2.5 ms: They take turns (no-duplex)"
+    assert one(finding, whole) == "2.5 ms exposed, gain unknown: They take turns (no-duplex)"
 
 
 def test_text_leaves_out_what_is_empty() -> None:
@@ -108,12 +128,12 @@ def test_top_shows_once_what_ranks_have_alike() -> None:
     block = shown("top", report)
     assert [(entry.title, entry.text[2:]) for entry in block.entries] == [
         (
-            "9 ns a step: 3 of 4 D2H (x)",
+            "9 ns a step exposed, gain unknown: 3 of 4 D2H (x)",
             ("The same on 2 more traces, such as b.sqlite: --findings all.",),
         ),
-        ("6 ns a step: 3 of 4 H2D (x)", ()),
+        ("6 ns a step exposed, gain unknown: 3 of 4 H2D (x)", ()),
         (
-            "5 ns a step: 2 of 4 D2H (x)",
+            "5 ns a step exposed, gain unknown: 2 of 4 D2H (x)",
             ("The same on 1 more trace, such as b.sqlite: --findings all.",),
         ),
     ]

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from nsysoverlap.result.model import Bounds, DeviceReport, Effective, Rate, Relief, Slowdown
+from nsysoverlap.result.model import (
+    Bounds,
+    DeviceReport,
+    Effective,
+    Rate,
+    Relief,
+    ReplayReport,
+    Slowdown,
+)
 from nsysoverlap.show.blocks import Paragraph, Table
 from nsysoverlap.show.say_gains import gain_section
 from nsysoverlap.show.view import View
@@ -26,8 +34,7 @@ def test_all_that_can_be_said() -> None:
         "relief": "768.0 MiB of the 3.00 GiB offloaded a step were on the host at once (25.0 %): "
         "the most device memory it can free. Left out: 1.0 MiB in sizes that moved in one "
         "direction only.",
-        "at best": "100.0 % behind compute; a median step of 257.8 ms with nothing exposed, now "
-        "306.3 ms (bounds, not promises).",
+        "at best": "100.0 % behind compute (a bound, not a promise).",
         "H2D rate": "50.1 GB/s hidden (n 12, p10-p90 48.0-53.1), 55.0 GB/s exposed (n 20, "
         "p10-p90 54.8-55.4).",
         "D2H rate": "53.3 GB/s hidden (n 31, p10-p90 52.9-54.3), no copy mostly exposed.",
@@ -48,10 +55,7 @@ def test_without_steps_nothing_is_a_step() -> None:
     device = replace(samples.stepped_device(), steps=())
     text = rows(device)
     assert text["relief"].startswith("768.0 MiB were on the host at once, of 3.00 GiB offloaded")
-    assert text["at best"] == (
-        "100.0 % behind compute; 257.8 ms for the whole with nothing exposed, now 1.32 s "
-        "(bounds, not promises)."
-    )
+    assert text["at best"] == "100.0 % behind compute (a bound, not a promise)."
     assert "slower beside transfers, 4.2 ms in all (n 120" in text["compute"]
 
 
@@ -90,18 +94,55 @@ def test_relief(relief: Relief | None, text: str | None) -> None:
     [
         (None, None),
         (Bounds(), None),
-        (Bounds(0.5), "50.0 % behind compute (there is no more of it) (bounds, not promises)."),
-        (Bounds(1.0), "100.0 % behind compute (bounds, not promises)."),
+        (Bounds(0.5), "50.0 % behind compute (there is no more of it) (a bound, not a promise)."),
+        (Bounds(1.0), "100.0 % behind compute (a bound, not a promise)."),
     ],
 )
 def test_bounds(bounds: Bounds | None, text: str | None) -> None:
     assert rows(replace(samples.stepped_device(), bounds=bounds)).get("at best") == text
 
 
+def replayed(**changes: object) -> dict[str, str]:
+    report = samples.report(samples.stepped_device())
+    known = ReplayReport(
+        step_ns=306_000_000,
+        replay_step_ns=305_000_000,
+        error=-0.0033,
+        bound_step_ns=270_000_000,
+        bound_exposed_h2d_ns=0,
+        bound_exposed_d2h_ns=0,
+    )
+    device = report.devices[0]
+    trace = replace(report.traces[0], path=device.trace, replay=replace(known, **changes))  # type: ignore[arg-type]
+    found = gain_section(replace(report, traces=(trace,)), View())
+    return {row[0]: row[1] for block in found if isinstance(block, Table) for row in block.rows}
+
+
+def test_the_bound_by_order_replaces_at_best() -> None:
+    text = replayed()
+    assert "at best" not in text
+    assert "no order" not in text
+    assert text["bound"] == (
+        "No order of these copies makes a step shorter than 270.0 ms, now 306.0 ms. The replay is "
+        "off by -0.33 %."
+    )
+
+
+def test_what_no_order_hides_says_why() -> None:
+    text = replayed(bound_exposed_d2h_ns=5_000_000)["no order"]
+    assert text.startswith("Exposed even then: 5.0 ms of D2H, whose engine is busy ")
+    assert "H2D, whose" not in text
+
+
+def test_no_bound_says_why() -> None:
+    text = replayed(bound_step_ns=None, bound_withheld="tensors come back")["bound"]
+    assert text == "None by order: tensors come back. The replay is off by -0.33 %."
+
+
 def test_the_bound_counts_communication_where_there_is_any() -> None:
     told = samples.stepped_device()
     device = replace(told, time_budget=replace(told.time_budget, comm_ns=1))
-    assert rows(device)["at best"].startswith("100.0 % behind compute or communication; ")
+    assert rows(device)["at best"].startswith("100.0 % behind compute or communication (a")
 
 
 def with_slowdown(compute: Slowdown, comm: Slowdown | None = None) -> dict[str, str]:
@@ -120,7 +161,7 @@ def test_what_cannot_be_compared_says_so() -> None:
 def test_faster_beside_transfers_and_communication() -> None:
     comm = Slowdown(3, 4, 200_000_000, 200_000_000, -8_000_000, 0.95)
     assert with_slowdown(Slowdown(), comm)["comm"] == (
-        "5.0 % faster beside transfers (n 3 against 4 alone; 100.0 % of 200.0 ms compared)."
+        "No slower beside transfers (n 3 against 4 alone; 100.0 % of 200.0 ms compared)."
     )
 
 

@@ -522,9 +522,13 @@ GPU_TABLES = ["TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"]
 
 
 def test_gpus_that_cannot_be_told_apart(judge: Judge) -> None:
-    entries = judge(TWO_DEVICES, drop_tables=GPU_TABLES)
+    entries = judge(HEALTHY + HEALTHY.replace("dev0", "pid2 dev0"), drop_tables=GPU_TABLES)
     assert codes(entries) == ["gpu-not-proven"]
-    check(entries[0], "note", 2, "2 processes and ordinals cannot be matched")
+    check(entries[0], "note", 2, "2 devices of 2 processes cannot be matched")
+
+
+def test_ordinals_of_one_process_are_gpus_of_their_own(judge: Judge) -> None:
+    assert judge(TWO_DEVICES, drop_tables=GPU_TABLES) == ()
 
 
 def test_gpus_that_are_proven_or_alone(judge: Judge) -> None:

@@ -386,6 +386,7 @@ def whole_runs(db: Path) -> int:
     return len(found)
 
 
+@pytest.mark.slow
 def test_killing_a_writer_leaves_whole_runs_only(tmp_path: Path) -> None:
     db = tmp_path / "runs.db"
     traces = [step_trace(tmp_path / f"{i}.sqlite", [i] * N_STEPS) for i in range(60)]
@@ -411,6 +412,7 @@ def test_killing_a_writer_leaves_whole_runs_only(tmp_path: Path) -> None:
     assert interrupted > 10, "too few kills came while a run was being written"
 
 
+@pytest.mark.slow
 def test_ten_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     db = tmp_path / "runs.db"
     traces = [step_trace(tmp_path / f"{i}.sqlite", [i] * N_STEPS) for i in range(40)]

@@ -259,6 +259,7 @@ def test_order_of_rows_and_time_base_do_not_matter(
     assert moved.window_ns == (plain.window_ns[0] + shift, plain.window_ns[1] + shift)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(spans=SPANS, data=st.data())
 def test_adjacent_windows_add_up(tmp_path: Path, spans: Spans, data: st.DataObject) -> None:

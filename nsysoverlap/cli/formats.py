@@ -13,7 +13,7 @@ from ..core.errors import UsageError
 if TYPE_CHECKING:
     from ..show.sections import Result
 
-_ALL = ("report", "gate", "compare", "history")
+_ALL = ("report", "gate", "compare", "history", "whatif")
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "text": ("text", _ALL),
     "json": ("json", _ALL),

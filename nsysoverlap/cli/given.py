@@ -16,7 +16,7 @@ from .exits import Failure, one_line
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
-    from ..draw.timeline_data import TimelineBuilder
+    from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
     from ..run.analysis import Options
     from ..steps.plan import StepSpec

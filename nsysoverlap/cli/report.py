@@ -39,7 +39,7 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
     Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
     one by one and added up. A trace that cannot be read is named and left out.
     """
-    from ..draw.timeline_data import TimelineBuilder
+    from ..draw.timeline_blocks import TimelineBuilder
     from ..result.evidence import evidence_stretches
     from ..show.view import View
 

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from .exits import ExitCode
+from .formats import formats_of, render
 from .given import Given, command, format_option
 from .terminal import progress
 
-FORMATS = ("text", "markdown", "json", "html")
 _CHANGES: tuple[tuple[str, Any, str, str], ...] = (
     ("--link", str, "RATE", "Host link in both directions, as 2x or 200GB/s."),
     ("--link-h2d", str, "RATE", "Host link towards the device."),
@@ -42,7 +42,7 @@ def _change_options(function: Callable[..., None]) -> Callable[..., None]:
     "the reason are written all the same",
     *("trace", "output", "steps", "config", "kernels"),
 )
-@format_option(*FORMATS)
+@format_option(*formats_of("whatif"))
 @_change_options
 @click.option(
     "--sweep", metavar="link=FROM:TO", help="A curve over the link rate, such as link=0.25:16."
@@ -57,7 +57,6 @@ def whatif(given: Given, fmt: str, sweep: str | None, **changes: tuple[Any, ...]
     from ..replay.questions import Question
     from ..run.many import open_trace
     from ..run.whatif import ask
-    from ..show.whatif_formats import render_whatif
 
     named = {name.removeprefix("change_"): values for name, values in changes.items()}
     question = Question(n_bytes=named.pop("bytes"), **named)
@@ -65,6 +64,6 @@ def whatif(given: Given, fmt: str, sweep: str | None, **changes: tuple[Any, ...]
     given.check_target([path])
     with progress(f"Replaying {path.name}"):
         result = ask(open_trace(path, options), options, question, sweep)
-    given.show(render_whatif(result, fmt, **given.screen))
+    given.show(render(result, fmt, **given.screen))
     if result.withheld is not None:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

@@ -18,12 +18,12 @@ IdArray = NDArray[np.signedinteger[Any]]
 
 
 def narrow_codes(codes: NDArray[np.signedinteger[Any]]) -> CodeArray:
-    """Codes in the smallest type that holds them."""
+    """Codes in the smallest type that holds them; shape (n,), as given."""
     return _narrow(codes, np.int16, np.int32)
 
 
 def narrow_ids(ids: Int64Array) -> IdArray:
-    """Ids in half the size where that holds them, as CUPTI's own ids usually do."""
+    """Ids (n,) in half the size where that holds them, as CUPTI's own ids usually do."""
     return _narrow(ids, np.int32)
 
 

@@ -38,6 +38,21 @@ def format_ns(ns: int) -> str:
     return f"{ns / 1e9:.2f} s"
 
 
+def format_error(share: float) -> str:
+    """A signed share as `-0.42 %`; only 0 prints as 0."""
+    percent = 100 * share
+    return f"{percent:+.2f} %" if abs(percent) >= 0.005 or not percent else f"{percent:+.1g} %"
+
+
+def format_range(low_ns: int, high_ns: int) -> str:
+    """`258.9 to 296.0 ms`: one time where both print alike, the unit once where it is the same."""
+    low, high = format_ns(low_ns), format_ns(high_ns)
+    if low == high:
+        return low
+    number, unit = low.split(" ")
+    return f"{number if unit == high.split(' ')[1] else low} to {high}"
+
+
 def format_span(ns: int) -> str:
     """Length of a trace or window for running text: as `format_ns`, but s from 1 s on."""
     return f"{ns / 1e9:.2f} s" if round(ns / 1e6, 1) >= 1_000 else format_ns(ns)

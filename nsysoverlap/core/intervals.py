@@ -57,7 +57,8 @@ class IntervalSet:
     def from_spans(cls, starts: ArrayLike, ends: ArrayLike) -> IntervalSet:
         """Union of the spans `[starts[i], ends[i])`, given in any order.
 
-        Spans with `end <= start` hold no instant and are left out.
+        Spans with `end <= start` hold no instant and are left out. Raises `ValueError` where
+        `starts` and `ends` are not of equal length.
         """
         start, end = _integers(starts), _integers(ends)
         if start.shape != end.shape:

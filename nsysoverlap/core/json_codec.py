@@ -64,6 +64,9 @@ def read(values: Any, cls: type[D], hint: str) -> D:
         raise ConfigError(_message(str(error), values, root), hint) from None
     except _ContradictionError as error:
         raise ConfigError(str(error), hint) from None
+    except OverflowError:
+        # Releases of msgspec before 0.21 name no place for an integer that is no float.
+        raise ConfigError(f"A number of the {root} is out of range.", hint) from None
     return made
 
 
@@ -233,6 +236,9 @@ def _strict(node: Any) -> Any:
         if not (isinstance(value, int | float) and (name, value) in free)
         and not (name == "pattern" and "enum" in node)
     }
+    if isinstance(node.get("anyOf"), list):
+        # In one order, whatever release of msgspec there is.
+        kept["anyOf"] = sorted(kept["anyOf"], key=lambda one: one == {"type": "null"})
     if isinstance(node.get("properties"), dict):
         kept |= {"required": list(node["properties"]), "additionalProperties": False}
     return kept

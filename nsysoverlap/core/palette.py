@@ -24,6 +24,7 @@ ON_DARK = {
     "h2d": "#4aa3dc",
     "d2h": "#2fb592",
     "other": "#a3956c",
+    "unified": "#7cc5ec",
     "opaque": "#b9bfca",
     "exposed": "#e8773f",
 }

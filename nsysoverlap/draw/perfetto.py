@@ -16,6 +16,7 @@ from .perfetto_device import exposed_events, step_events, stream_events
 from .perfetto_events import arguments, instant_event, quoted
 from .perfetto_host import call_events, place_calls, range_events
 from .perfetto_tracks import FIRST_DEVICE, Tracks
+from .timeline import device_timeline
 
 _EVENTS_AT_ONCE = 2_000
 _FINDINGS_PLACE = 1
@@ -59,9 +60,10 @@ def _events(found: TraceCases, report: OverlapReport) -> Iterator[str]:
     calls, thread_pids = place_calls(host, tracks)
     flows = 1
     for case, pid in zip(found.cases, pids, strict=True):
-        yield from step_events(case, tracks, pid)
-        yield from exposed_events(case, tracks, pid)
-        yield from stream_events(case, tracks, pid, calls, flows)
+        device = device_timeline(case)
+        yield from step_events(device, tracks, pid)
+        yield from exposed_events(case, device, tracks, pid)
+        yield from stream_events(case, device, tracks, pid, calls, flows)
         yield from _counters(case, pid)
         yield from tracks.take_metadata()
         flows += len(case.rows)

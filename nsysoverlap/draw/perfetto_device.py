@@ -12,31 +12,30 @@ from ..measure.case import DeviceCase
 from ..measure.operations import TransferLabels, transfer_labels
 from ..measure.waiting import launch_of_transfers
 from ..result.device_names import NAMES
-from ..roles.rules import Role
 from .perfetto_events import arguments, flow_events, quoted, slice_event
 from .perfetto_host import CallTracks
 from .perfetto_tracks import Tracks, disjoint
+from .timeline import DIRECTIONS, DeviceTimeline, Lane
 
-_DIRECTION = {Role.H2D: "h2d", Role.D2H: "d2h"}
-_COPY_NAMES = {8: "on-device copy", 11: "page migration HtoD", 12: "page migration DtoH"}
 FIRST_STREAM_PLACE = 10
 
 
 @dataclass(frozen=True)
 class _StreamRows:
-    """All activities of one stream by start; `table` is the place in `Trace.tables`."""
+    """All activities of one stream by start: lane, place in the lane, times; columns (n,)."""
 
     stream: int
-    table: Int64Array
-    row: Int64Array
+    lane: Int64Array
+    place: Int64Array
     start_ns: Int64Array
     end_ns: Int64Array
+    row: Int64Array
 
 
-def step_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
+def step_events(device: DeviceTimeline, tracks: Tracks, pid: int) -> Iterator[str]:
     """The kept steps, each process's on a track of its own."""
-    for owner in dict.fromkeys(step.global_pid for step in case.steps):
-        mine = [step for step in case.steps if step.global_pid == owner]
+    for owner in dict.fromkeys(step.global_pid for step in device.steps):
+        mine = [step for step in device.steps if step.global_pid == owner]
         track = tracks.track(pid, f"steps, pid {mine[0].pid}", 0)
         for step in mine:
             args = arguments({"index": step.index, "label": step.label})
@@ -44,10 +43,12 @@ def step_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
             yield slice_event(track, name, "step", step.start_ns, step.end_ns, args)
 
 
-def exposed_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
+def exposed_events(
+    case: DeviceCase, device: DeviceTimeline, tracks: Tracks, pid: int
+) -> Iterator[str]:
     """Exposed stretches of each direction within the measured time; they sum to the report's."""
-    for place, direction in enumerate(_DIRECTION.values(), start=2):
-        exposed = case.split(direction).exposed.intersect(case.window)
+    for place, direction in enumerate(DIRECTIONS, start=2):
+        exposed = device.exposed[direction].spans.intersect(case.window)
         if not len(exposed):
             continue
         track = tracks.track(pid, f"{NAMES[direction]} exposed", place)
@@ -57,79 +58,82 @@ def exposed_events(case: DeviceCase, tracks: Tracks, pid: int) -> Iterator[str]:
 
 
 def stream_events(
-    case: DeviceCase, tracks: Tracks, pid: int, calls: CallTracks, first_flow: int
+    case: DeviceCase,
+    device: DeviceTimeline,
+    tracks: Tracks,
+    pid: int,
+    calls: CallTracks,
+    first_flow: int,
 ) -> Iterator[str]:
     """A slice for every activity and an arrow to every transfer from the call that launched it.
 
     Arrows are numbered from `first_flow` on, by row of `DeviceCase.rows`.
     """
-    trace = case.classified.trace
-    where = {name: np.zeros(len(table), np.int64) for name, table in trace.tables.items()}
+    streams = case.classified.trace.streams
+    where = np.zeros(len(case.rows), np.int64)
+    names = [_names(device, lane) for lane in device.lanes]
     labels = transfer_labels(case)
-    texts = _SliceTexts(case, labels)
-    for rows in _by_stream(case):
-        stream = trace.streams[rows.stream]
-        lane = disjoint(rows.start_ns, rows.end_ns)
-        name = f"stream {stream.stream_id}"
+    args = [_arguments(case, labels, lane) for lane in device.lanes]
+    for rows in _by_stream(device):
+        stream = streams[rows.stream]
+        track = disjoint(rows.start_ns, rows.end_ns)
+        title = f"stream {stream.stream_id}"
         if len(case.device.global_pids) > 1:
-            name += f", pid {stream.pid}"
+            title += f", pid {stream.pid}"
         place = FIRST_STREAM_PLACE + rows.stream
-        found = tracks.tracks(pid, name, place, int(lane.max()) + 1)
-        tid = np.array([one[1] for one in found], np.int64)[lane]
-        for i, table in enumerate(where):
-            mine = rows.table == i
-            where[table][rows.row[mine]] = tid[mine]
-        columns = (rows.table, rows.row, rows.start_ns, rows.end_ns, tid)
-        for table_place, row, start, end, on in zip(*(c.tolist() for c in columns), strict=True):
-            name, category, args = texts.of(table_place, row)
-            yield slice_event((pid, on), name, category, start, end, args)
+        found = tracks.tracks(pid, title, place, int(track.max()) + 1)
+        tid = np.array([one[1] for one in found], np.int64)[track]
+        moved = rows.row >= 0
+        where[rows.row[moved]] = tid[moved]
+        columns = (rows.lane, rows.place, rows.start_ns, rows.end_ns, tid)
+        for i, at, start, end, on in zip(*(c.tolist() for c in columns), strict=True):
+            about = args[i][at] if args[i] else ""
+            kind = device.lanes[i].kind
+            yield slice_event((pid, on), names[i][at], kind, start, end, about)
     yield from _arrows(case, where, pid, calls, first_flow)
 
 
-def _by_stream(case: DeviceCase) -> Iterator[_StreamRows]:
-    trace = case.classified.trace
-    parts: list[tuple[Int64Array, ...]] = []
-    for i, table in enumerate(trace.tables.values()):
-        row = np.flatnonzero(trace.stream_device[table.stream] == case.device.index)
-        stream = table.stream[row].astype(np.int64)
-        parts.append((np.full(len(row), i), row, table.start_ns[row], table.end_ns[row], stream))
-    table_of, row, start, end, stream = (
-        np.concatenate(column) for column in zip(*parts, strict=True)
-    )
+def _by_stream(device: DeviceTimeline) -> Iterator[_StreamRows]:
+    columns = zip(
+        *(
+            (lane.stream, np.full(len(lane), i), np.arange(len(lane)), lane.start_ns, lane.end_ns,
+             lane.row)
+            for i, lane in enumerate(device.lanes)
+        ),
+        strict=True,
+    )  # fmt: skip
+    stream, *others = (np.concatenate(column) for column in columns)
+    _, _, start, end, _ = others
     order = np.lexsort((end, start, stream))
     borders = np.flatnonzero(np.diff(stream[order])) + 1
     for mine in np.split(order, borders):
-        yield _StreamRows(int(stream[mine[0]]), table_of[mine], row[mine], start[mine], end[mine])
+        yield _StreamRows(int(stream[mine[0]]), *(column[mine] for column in others))
 
 
-class _SliceTexts:
-    """Name, category and arguments of each activity as JSON."""
+def _names(device: DeviceTimeline, lane: Lane) -> list[str]:
+    """What each activity of a lane is called, as JSON; transfers say which way they go."""
+    way = f"{NAMES[lane.kind]} " if lane.kind in DIRECTIONS else ""
+    used = np.unique(lane.name).tolist()
+    texts = {code: quoted(way + (device.texts[code] or "(no name)")) for code in used}
+    return [texts[code] for code in lane.name.tolist()]
 
-    def __init__(self, case: DeviceCase, labels: TransferLabels) -> None:
-        trace = case.classified.trace
-        self._names = [quoted(name or "(no name)") for name in trace.names]
-        self._name_of = trace.kernels.name
-        self._kinds = trace.copies.copy_kind
-        self._roles = list(case.classified.roles.values())
-        self._transfers = self._described(case, labels)
 
-    @staticmethod
-    def _described(case: DeviceCase, labels: TransferLabels) -> dict[tuple[int, int], _Text]:
-        """The transfers by (table, row)."""
-        rows = case.rows
-        duration = rows.end_ns - rows.start_ns
-        exposed = duration - case.lanes.active.covered(rows.start_ns, rows.end_ns)
-        columns = (
-            rows.by_kernel, rows.row, rows.role, rows.n_bytes, rows.bytes_estimated, duration,
-            exposed, labels.code,
-        )  # fmt: skip
-        found = {}
-        for by_kernel, row, role, n_bytes, estimated, ns, exposed_ns, code in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
-            op, label = labels.keys[code]
-            direction = _DIRECTION[Role(role)]
-            args = arguments(
+def _arguments(case: DeviceCase, labels: TransferLabels, lane: Lane) -> list[str]:
+    """What is said of each transfer of a lane, as JSON; nothing for other lanes."""
+    if lane.kind not in DIRECTIONS:
+        return []
+    rows = case.rows.select(lane.row)
+    columns = (
+        rows.by_kernel, rows.n_bytes, rows.bytes_estimated, lane.busy_ns, lane.exposed_ns,
+        labels.code[lane.row],
+    )  # fmt: skip
+    found = []
+    for by_kernel, n_bytes, estimated, ns, exposed_ns, code in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        op, label = labels.keys[code]
+        found.append(
+            arguments(
                 {
                     "op": op,
                     "label": label or None,
@@ -139,28 +143,13 @@ class _SliceTexts:
                     "exposed_ns": exposed_ns,
                 }
             )
-            name = quoted(f"{NAMES[direction]} {op}")
-            found[0 if by_kernel else 1, row] = name, direction, args
-        return found
-
-    def of(self, table: int, row: int) -> _Text:
-        """The texts of one row."""
-        if (table, row) in self._transfers:
-            return self._transfers[table, row]
-        category = Role(self._roles[table][row]).name.lower()
-        if table == 0:
-            return self._names[self._name_of[row]], category, ""
-        if table == 1:
-            return quoted(_COPY_NAMES.get(int(self._kinds[row]), "peer copy")), category, ""
-        return ('"memset"' if table == 2 else '"CUDA graph"'), category, ""
-
-
-_Text = tuple[str, str, str]
+        )
+    return found
 
 
 def _arrows(
     case: DeviceCase,
-    where: dict[str, Int64Array],
+    where: Int64Array,
     pid: int,
     calls: CallTracks,
     first_flow: int,
@@ -171,8 +160,7 @@ def _arrows(
     for i in np.flatnonzero(call >= 0).tolist():
         launch = int(call[i])
         source = int(calls.pid[launch]), int(calls.tid[launch])
-        table = where["kernel" if rows.by_kernel[i] else "memcpy"]
-        target = pid, int(table[rows.row[i]])
+        target = pid, int(where[i])
         yield flow_events(
             first_flow + i, source, int(start_ns[launch]), target, int(rows.start_ns[i])
         )

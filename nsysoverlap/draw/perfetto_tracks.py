@@ -50,7 +50,10 @@ class Tracks:
 
 
 def disjoint(start_ns: Int64Array, end_ns: Int64Array) -> Int64Array:
-    """Number of the track of each slice so that none of a track overlap; they come by start."""
+    """Number of the track of each slice so that none of a track overlap; they come by start.
+
+    Everything has shape (n,).
+    """
     if np.all(start_ns[1:] >= end_ns[:-1]):
         return np.zeros(len(start_ns), np.int64)
     ends: list[int] = []
@@ -65,7 +68,10 @@ def disjoint(start_ns: Int64Array, end_ns: Int64Array) -> Int64Array:
 
 
 def nested(start_ns: Int64Array, end_ns: Int64Array) -> Int64Array:
-    """As `disjoint`, but slices may lie within others; they come by start, then longest first."""
+    """As `disjoint`, but slices may lie within others; they come by start, then longest first.
+
+    Everything has shape (n,).
+    """
     if np.all(start_ns[1:] >= end_ns[:-1]):
         return np.zeros(len(start_ns), np.int64)
     open_ends: list[list[int]] = []

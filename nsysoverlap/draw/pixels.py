@@ -41,7 +41,7 @@ class Bars:
         return len(self.start_ns)
 
     def select(self, picked: BoolArray) -> Bars:
-        """The bars that a mask picks."""
+        """The bars that a mask (n,) picks."""
         return Bars(
             self.start_ns[picked], self.end_ns[picked], self.share[picked], self.dense[picked]
         )

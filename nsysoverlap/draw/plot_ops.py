@@ -101,8 +101,7 @@ def _per_step(operations: Sequence[OperationReport]) -> bool:
 
 
 def _ns(operation: OperationReport) -> int:
-    per_step = operation.exposed_per_step_ns
-    return operation.overlap.exposed_ns if per_step is None else per_step
+    return operation.exposed(per_step=True)
 
 
 def _ms(operation: OperationReport) -> float:

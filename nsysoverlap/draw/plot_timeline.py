@@ -17,7 +17,7 @@ from ..steps.projection import StepWindow
 from ..trace.model import Trace
 from .pixels import COLUMNS, Bars, PixelColumns, every
 from .plot_cases import format_ms, options_for, subject
-from .scene import Curve, DeviceScene, DrawnLane, Scene, curve_note, lane_label, timeline_scene
+from .scene import Curve, DeviceScene, Scene, curve_note, lane_label, timeline_scene
 from .style import (
     HATCHES,
     INK,
@@ -29,6 +29,7 @@ from .style import (
     patch,
     say,
 )
+from .timeline import Lane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,8 +101,8 @@ def draw_timeline(ax: Axes, scene: Scene) -> None:
             top += HEADER
         first = top
         for lane in device.lanes:
-            _draw_lane(ax, scale, columns, lane, top)
-            ticks.append((top + 0.5, lane_label(lane.part)))
+            _draw_lane(ax, scale, columns, device, lane, top)
+            ticks.append((top + 0.5, lane_label(lane.kind)))
             top += 1
         if device.curve is not None:
             _draw_curve(ax, scale, columns, device.curve, top)
@@ -123,7 +124,12 @@ def draw_timeline(ax: Axes, scene: Scene) -> None:
         ax, [patch("h2d"), patch("d2h"), patch("exposed")],
         ["H2D, hidden", "D2H, hidden", "exposed"],
     )  # fmt: skip
-    say(ax, scene.finding, scene.details, lift=12 if any(d.steps for d in scene.devices) else 0)
+    say(
+        ax,
+        scene.finding,
+        scene.details,
+        lift=12 if any(d.steps for d in scene.devices) else 0,
+    )
 
 
 class _Scale:
@@ -144,14 +150,16 @@ class _Scale:
         return result
 
 
-def _draw_lane(ax: Axes, scale: _Scale, columns: PixelColumns, lane: DrawnLane, top: float) -> None:
+def _draw_lane(
+    ax: Axes, scale: _Scale, columns: PixelColumns, device: DeviceScene, lane: Lane, top: float
+) -> None:
     """Dense bars stand on the floor of the lane by their share; exposed ones hang from above."""
     middle = top + 0.5
-    busy = columns.bars(lane.busy)
+    busy = columns.bars(device.hidden(lane))
     floor = np.full(len(busy), middle + PLAIN / 2)
-    _fill(ax, scale, busy, floor - PLAIN * busy.share, floor, facecolor=COLORS[lane.part],
-          zorder=3, label=lane.part)  # fmt: skip
-    exposed = columns.bars(lane.exposed)
+    _fill(ax, scale, busy, floor - PLAIN * busy.share, floor, facecolor=COLORS[lane.kind],
+          zorder=3, label=lane.kind)  # fmt: skip
+    exposed = columns.bars(device.exposed(lane))
     # An outline would make a sliver look several times as long.
     wide = exposed.end_ns - exposed.start_ns >= (columns.end_ns - columns.start_ns) * OUTLINED
     for picked, line, hatch in (
@@ -164,7 +172,7 @@ def _draw_lane(ax: Axes, scale: _Scale, columns: PixelColumns, lane: DrawnLane, 
         height = TALL * np.maximum(bars.share, LEAST_SHARE)
         _fill(ax, scale, bars, ceiling, ceiling + height, facecolor=COLORS["exposed"],
               edgecolor=INK, linewidth=line, hatch=hatch, zorder=4, label="exposed")  # fmt: skip
-    _note(ax, top, lane.note)
+    _note(ax, top, device.notes[lane.kind])
 
 
 def _fill(
@@ -235,8 +243,8 @@ def _in_sight(scene: Scene, device: DeviceScene) -> list[StepWindow]:
 def _remarks(scene: Scene, columns: PixelColumns) -> list[str]:
     """What is not drawn one to one."""
     remarks = []
-    lanes = [lane for device in scene.devices for lane in device.lanes]
-    if any(columns.closes_gaps(s) for lane in lanes for s in (lane.busy, lane.exposed)):
+    lanes = [(device, lane) for device in scene.devices for lane in device.lanes]
+    if any(columns.closes_gaps(s) for d, lane in lanes for s in (d.hidden(lane), d.exposed(lane))):
         remarks.append(
             f"gaps below {format_ns(columns.width_ns)} are closed, heights show what is filled"
         )

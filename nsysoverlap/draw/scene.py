@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,19 +20,11 @@ from ..steps.projection import StepWindow
 from .plot_cases import Subject, device_name
 from .plot_titles import exposed_finding
 from .style import LABELS, legible
+from .timeline import ALWAYS, DIRECTIONS, DeviceTimeline, Lane, device_timeline
 
+NOTHING = "none"
 MAX_DEVICES = 8
 """Of more, those are drawn that expose most, unless asked otherwise."""
-
-
-@dataclass(frozen=True)
-class DrawnLane:
-    """One row: `busy` is drawn plain, `exposed` so that nobody misses it, `note` beside it."""
-
-    part: str
-    busy: IntervalSet
-    exposed: IntervalSet
-    note: str
 
 
 @dataclass(frozen=True)
@@ -50,12 +42,31 @@ class Curve:
 
 @dataclass(frozen=True)
 class DeviceScene:
-    """The lanes of one device from top to bottom, and its curve where anything was offloaded."""
+    """One device, what stands beside each lane that is drawn, and its curve if it offloads."""
 
     name: str
-    lanes: tuple[DrawnLane, ...]
+    timeline: DeviceTimeline
+    notes: Mapping[str, str]
     curve: Curve | None
-    steps: tuple[StepWindow, ...]
+
+    @property
+    def steps(self) -> tuple[StepWindow, ...]:
+        """The steps that are marked."""
+        return self.timeline.steps
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that are drawn, from top to bottom."""
+        return [lane for lane in self.timeline.lanes if lane.kind in self.notes]
+
+    def exposed(self, lane: Lane) -> IntervalSet:
+        """The part of a lane that nothing hides."""
+        found = self.timeline.exposed.get(lane.kind)
+        return IntervalSet.empty() if found is None else found.spans
+
+    def hidden(self, lane: Lane) -> IntervalSet:
+        """The rest of it."""
+        return lane.union.subtract(self.exposed(lane))
 
 
 @dataclass(frozen=True)
@@ -146,41 +157,24 @@ def _extent(subject: Subject, cases: Sequence[DeviceCase]) -> tuple[int, int]:
 
 
 def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
-    lanes, window = case.lanes, case.window
-
-    def plain(part: str, busy: IntervalSet, always: bool = False) -> list[DrawnLane]:
-        ns = busy.intersect(window).length
-        if not ns and not always:
-            return []
-        return [DrawnLane(part, busy, IntervalSet.empty(), _percent(ns, window.length))]
-
-    drawn = (
-        *plain("compute", lanes.compute, always=True),
-        *plain("comm", lanes.comm),
-        _transfer_lane(case, "d2h"),
-        _transfer_lane(case, "h2d"),
-        *plain("unified", lanes.unified),
-        *plain("other", lanes.other),
-        *plain("opaque", lanes.opaque),
-    )
-    return DeviceScene(
-        device_name(case.device), drawn, _curve(case), subject.borders.of(case.device.index)
-    )
+    device = device_timeline(case, subject.borders.of(case.device.index))
+    notes = {lane.kind: _note(case, lane) for lane in device.lanes}
+    # Lanes that are empty in the measured time are left out, but for those one looks for.
+    kept = {kind: note for kind, note in notes.items() if note != NOTHING or kind in ALWAYS}
+    return DeviceScene(device_name(case.device), device, kept, _curve(case))
 
 
-def _transfer_lane(case: DeviceCase, direction: str) -> DrawnLane:
-    wall = case.lanes.of(direction).union
-    measured = case.measure_quickly(direction)
-    note = "none"
-    if measured.wall_ns:
-        wall_text = format_ns(measured.wall_ns)
-        note = f"{format_ns(measured.exposed_ns)} of {wall_text} exposed"
-    active = case.lanes.active
-    return DrawnLane(direction, wall.intersect(active), wall.subtract(active), note)
+def _note(case: DeviceCase, lane: Lane) -> str:
+    if lane.kind not in DIRECTIONS:
+        return _percent(lane.union.intersect(case.window).length, case.window.length)
+    measured = case.measure_quickly(lane.kind)
+    if not measured.wall_ns:
+        return NOTHING
+    return f"{format_ns(measured.exposed_ns)} of {format_ns(measured.wall_ns)} exposed"
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{format_share(share(part, whole))} of the time" if whole else "none"
+    return f"{format_share(share(part, whole))} of the time" if part else NOTHING
 
 
 def _curve(case: DeviceCase) -> Curve | None:

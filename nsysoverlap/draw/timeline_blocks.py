@@ -1,17 +1,116 @@
-"""Merge spans to a bounded number of blocks without closing a gap that could be seen."""
+"""A timeline in a bounded number of blocks, without closing a gap that could be seen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.formatting import short_kernel
 from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from .timeline import DeviceTimeline, Lane, Stretches, Timeline, device_timeline, picked
 
+MAX_BLOCKS = 32_000
+"""Of all lanes of all devices; some 25 bytes each in a page."""
+MAX_NAMES = 2_000
+MAX_NAME = 120
+RARE_NAME = "(one of many other names)"
+"""Stands for the names beyond `MAX_NAMES`."""
 _SCATTER = 2_654_435_761
 """Odd and near 2^32 times the golden ratio: multiples of it modulo 2^32 spread evenly."""
+
+
+class TimelineBuilder:
+    """Collects the devices of one trace after another, then makes the timeline of all."""
+
+    def __init__(self) -> None:
+        self._devices: list[DeviceTimeline] = []
+
+    def add(self, cases: Iterable[DeviceCase]) -> None:
+        """Take in the devices of a trace; nothing of the trace itself is kept."""
+        self._devices += [device_timeline(case) for case in cases]
+
+    def build(
+        self, most: int = MAX_BLOCKS, closeups: Sequence[Sequence[tuple[int, int]]] = ()
+    ) -> Timeline:
+        """The timeline in about `most` blocks, shared out by what each lane needs.
+
+        `closeups` are stretches of each device's time in which nothing is to be merged.
+        """
+        needs = [len(lane) for device in self._devices for lane in device.lanes]
+        needs += [one.n_all for device in self._devices for one in device.exposed.values()]
+        shares = iter(fair_shares(needs, most))
+        names = _Names()
+        near = [_around(one) for one in closeups] or [[] for _ in self._devices]
+        lanes_of = [
+            tuple(_merged(lane, device, next(shares), names, where) for lane in device.lanes)
+            for device, where in zip(self._devices, near, strict=True)
+        ]
+        exposed_of = [
+            {name: _longest_stretches(one, next(shares)) for name, one in device.exposed.items()}
+            for device in self._devices
+        ]
+        texts = tuple(names.codes)
+        devices = tuple(
+            replace(device, lanes=lanes, exposed=exposed, texts=texts)
+            for device, lanes, exposed in zip(self._devices, lanes_of, exposed_of, strict=True)
+        )
+        return Timeline(texts, devices)
+
+
+def _around(stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches with as much time on either side, so that what is beside them is seen too."""
+    return [(start - (end - start), end + (end - start)) for start, end in stretches]
+
+
+class _Names:
+    """Gives each text a code; of too many the later ones share one."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """The code of a name, shortened so that both ends are seen."""
+        if text not in self._known:
+            short = short_kernel(text, MAX_NAME) or "(no name)"
+            if len(self.codes) >= MAX_NAMES and short not in self.codes:
+                short = RARE_NAME
+            self._known[text] = self.codes.setdefault(short, len(self.codes))
+        return self._known[text]
+
+
+def _merged(
+    lane: Lane,
+    device: DeviceTimeline,
+    most: int,
+    names: _Names,
+    closeups: Sequence[tuple[int, int]],
+) -> Lane:
+    blocks = merge_spans(lane.start_ns, lane.end_ns, most, closeups)
+    columns = picked(lane, blocks.longest)
+    used, place = np.unique(columns["name"], return_inverse=True)
+    codes = np.array([names.code(device.texts[i]) for i in used.tolist()], np.int64)
+    exposed = device.exposed.get(lane.kind)
+    if exposed is not None:
+        columns["exposed_ns"] = exposed.spans.covered(blocks.start_ns, blocks.end_ns)
+    columns |= {
+        "start_ns": blocks.start_ns,
+        "end_ns": blocks.end_ns,
+        "name": codes[place.reshape(-1)],
+        "n": blocks.n,
+        "busy_ns": blocks.busy_ns,
+        "n_bytes": blocks.summed(lane.n_bytes),
+    }
+    return Lane(lane.kind, **columns)
+
+
+def _longest_stretches(exposed: Stretches, most: int) -> Stretches:
+    kept = longest(exposed.start_ns, exposed.end_ns, most)
+    return replace(exposed, start_ns=exposed.start_ns[kept], end_ns=exposed.end_ns[kept])
 
 
 @dataclass(frozen=True)
@@ -30,7 +129,7 @@ class SpanBlocks:
     busy_ns: Int64Array
 
     def summed(self, values: Int64Array) -> Int64Array:
-        """A column of the spans, summed over each block."""
+        """A column of the spans, of shape (n_spans,), summed over each block: (n_blocks,)."""
         if not len(self.first):
             return np.zeros(0, np.int64)
         result: Int64Array = np.add.reduceat(values, self.first)
@@ -43,7 +142,7 @@ def merge_spans(
     most: int,
     closeups: Sequence[tuple[int, int]] = (),
 ) -> SpanBlocks:
-    """At most `most` blocks of the spans, which come sorted by start.
+    """At most `most` blocks of the spans (n,), which come sorted by start.
 
     The widest gaps stay, so what is lost is shorter than anything that is kept. Of gaps of equal
     width some stay, spread evenly over time. Spans that start within `closeups` stay for
@@ -91,7 +190,7 @@ def fair_shares(needs: Sequence[int], total: int) -> list[int]:
 
 
 def longest(start_ns: Int64Array, end_ns: Int64Array, most: int) -> Int64Array:
-    """Index of the `most` longest spans, in the order in which they come."""
+    """Index of the `most` longest of spans (n,), in the order in which they come."""
     if len(start_ns) <= most:
         return np.arange(len(start_ns))
     order = np.argsort(start_ns - end_ns, kind="stable")

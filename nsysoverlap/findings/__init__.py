@@ -11,7 +11,20 @@ import inspect
 
 from ..core.threads import each
 from ..result.model import Finding
-from . import capacity, engines, graphs, kernels, memory, offload, rates, streams, timing
+from . import (
+    awaited,
+    capacity,
+    causes,
+    engines,
+    graphs,
+    kernels,
+    memory,
+    offload,
+    rates,
+    streams,
+    timing,
+    traffic,
+)
 from .context import Context, Finder, Found
 
 __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "find", "find_all"]
@@ -19,6 +32,8 @@ __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "f
 FINDERS: tuple[Finder, ...] = (
     *memory.FINDERS,
     *graphs.FINDERS,
+    *traffic.FINDERS,
+    *awaited.FINDERS,
     *streams.FINDERS,
     *engines.FINDERS,
     *kernels.FINDERS,
@@ -43,7 +58,7 @@ def find(context: Context, threads: int = 1) -> tuple[Found, ...]:
     parts = each(
         lambda finder: [f.named(code_of(finder)) for f in finder(context)], FINDERS, threads
     )
-    found = [one for part in parts for one in part]
+    found = causes.settled(context, [one for part in parts for one in part])
     return tuple(sorted(found, key=lambda f: f.finding.urgency()))
 
 
@@ -70,9 +85,15 @@ call. *Step* is a training step, *exposed*, *relief* and the like are defined in
 [metric.md](metric.md).
 
 **Costs** are per step where the trace has steps, else over all measured time. With several devices
-the cost is that of the device that loses most, since devices work side by side. A cost is the most
-that could be won, never more than the exposed time that the finding explains unless it says
-otherwise; several findings may explain the same time, so costs do not add up.
+the cost is that of the device that loses most, since devices work side by side. A cost is never
+more than the exposed time that the finding explains unless it says otherwise; several findings may
+explain the same time, so costs do not add up.
+
+**Gains** are what a step wins when the cause is gone, replayed on a model of GPU and host, as a
+range ([whatif.md](whatif.md)). Exposed time is no bound of them: a program that waits for its
+copies on the host loses more than they take. Only kinds of scenarios that were held against a
+measurement get a gain, so far those whose remedy leaves the copies out; with one a finding ranks by
+its low end, without one it says "exposed, gain unknown" and comes after.
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
 `--findings none` none. Without it the text report shows the five that cost most,

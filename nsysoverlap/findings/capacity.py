@@ -44,7 +44,7 @@ def not_enough_compute(ctx: Context) -> Iterator[Found]:
         return
     worst = max(range(len(sides)), key=lambda i: sides[i].excess_ns)
     side, case = sides[worst], ctx.cases[worst]
-    rows = case.rows.select(ctx.measured[worst] & (case.rows.role == side.role))
+    rows = case.rows.select(ctx.measured[worst] & _movable(case, side.role))
     n_bytes = ctx.per_step(int((rows.n_bytes + rows.bytes_estimated).sum()))
     moved = Rows(ctx, tuple(_movable(c, s.role) for c, s in zip(ctx.cases, sides, strict=True)))
     yield cost.found(
@@ -129,7 +129,8 @@ class _Sides:
         for role in (Role.H2D, Role.D2H):
             rows = case.rows.select(_movable(case, role))
             needed = rows.union.covered(start, end)
-            excess = int(np.maximum(needed - active, 0).sum())
+            # Without any kernel there is no work that could be too little.
+            excess = int(np.maximum(needed - active, 0)[active > 0].sum())
             sides.append(cls(role, int(needed.sum()), int(active.sum()), excess))
         return max(sides, key=lambda side: side.excess_ns)
 

@@ -42,7 +42,7 @@ class Context:
 
     @cached_property
     def measured(self) -> tuple[BoolArray, ...]:
-        """For each case which of its rows count: those that start in the measured time."""
+        """For each case which of its rows (n,) count: those that start in the measured time."""
         return tuple(case.counted.contains(case.rows.start_ns) for case in self.cases)
 
     @property
@@ -55,21 +55,21 @@ class Context:
 
     @cached_property
     def exposed_ns(self) -> tuple[Int64Array, ...]:
-        """For each case the exposed time of each of its rows, within the measured time."""
+        """For each case the exposed time of each of its rows (n,), within the measured time."""
         return tuple(
             idle.covered(case.rows.start_ns, case.rows.end_ns)
             for case, idle in zip(self.cases, self.idle, strict=True)
         )
 
     def exposed(self, i: int, mask: BoolArray) -> IntervalSet:
-        """Measured instants at which one of the picked rows of case i was exposed."""
+        """Measured instants at which a row of case i that `mask` (n,) picks was exposed."""
         case = self.cases[i]
         return case.rows.select(mask).union.subtract(case.lanes.active).intersect(case.window)
 
     def rows(
         self, pick: Callable[[DeviceCase], BoolArray] | None = None, *, everywhere: bool = False
     ) -> Rows:
-        """The rows that `pick` picks of each case, all by default, of those that count.
+        """The rows that the mask (n,) of `pick` picks of each case, all by default, if they count.
 
         `everywhere` takes rows that start outside of the measured time too.
         """
@@ -81,7 +81,7 @@ class Context:
         return Rows(self, tuple(masks))
 
     def weighted(self, weights: Sequence[Int64Array]) -> Rows:
-        """The rows with a weight, a time that they are to blame for."""
+        """The rows with a weight, a time that they are to blame for; (n,) for each case."""
         return Rows(self, tuple(weight > 0 for weight in weights), tuple(weights))
 
     def per_step(self, ns: int) -> int:
@@ -191,8 +191,12 @@ class Rows:
             for weight, exposed in zip(self.weights or (), self.exposed, strict=True)
         ]
 
+    def of(self, masks: tuple[BoolArray, ...]) -> Rows:
+        """Other rows of the same cases."""
+        return Rows(self.context, masks)
+
     def by(self, weight: Callable[[DeviceCase], Int64Array]) -> Rows:
-        """The same rows with other weights."""
+        """The same rows with other weights, (n,) for each case."""
         pairs = zip(self.context.cases, self.masks, strict=True)
         return replace(self, weights=tuple(np.where(mask, weight(case), 0) for case, mask in pairs))
 

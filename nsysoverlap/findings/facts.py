@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,15 +15,18 @@ from ..measure.relief import relief_curve
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
 from ..trace.cupti import MemoryKind
-from .context import Context
+from .context import Context, Rows
 from .remedies import xla_flags
 
 MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
+OFFLOAD_BYTES = 1_000_000
+"""A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
+_API_VERSION = re.compile(r"(_ptsz)?_v\d+$")
 
 
 def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
-    """Which rows of a case, all or those of one role, copy from or to pageable host memory."""
+    """Which rows (n,) of a case, all or of one role, copy from or to pageable host memory."""
     rows, copies = case.rows, case.classified.trace.copies
     result = np.zeros(len(rows), np.bool_)
     at = rows.row[~rows.by_kernel]
@@ -34,12 +38,12 @@ def pageable(case: DeviceCase, role: Role | None = None) -> BoolArray:
 
 
 def pinned_outside_graphs(case: DeviceCase) -> BoolArray:
-    """Which rows of a case a program could have placed elsewhere in time, one by one."""
+    """Which rows (n,) of a case a program could have placed elsewhere in time, one by one."""
     return ~pageable(case) & ~in_graph(case.classified, case.rows)
 
 
 def spans(case: DeviceCase) -> tuple[Int64Array, Int64Array]:
-    """Starts and ends of the steps of a case, or of its measured time without steps."""
+    """Starts and ends (n,) of the steps of a case, or of its measured time without steps."""
     pieces = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
     edges = np.array(pieces, dtype=np.int64).reshape(len(pieces), 2)
     return edges[:, 0], edges[:, 1]
@@ -76,6 +80,29 @@ def named(names: Sequence[str], most: int = 3) -> str:
     distinct = list(dict.fromkeys(names))
     rest = len(distinct) - most
     return ", ".join(distinct[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def ops_detail(rows: Rows) -> str:
+    """Which operations some rows are of, in order of weight; '' where the trace does not say."""
+    cost: dict[str, int] = {}
+    for i, row, ns in rows.worst(MOST_ROWS):
+        op = rows.context.op(i, row)
+        if op is not None:
+            cost[op] = cost.get(op, 0) + ns
+    ordered = sorted(cost, key=lambda op: (-cost[op], op))
+    return f"By cost: {named(ordered)}." if ordered else ""
+
+
+def in_scan(ctx: Context, i: int, mask: BoolArray) -> bool:
+    """Whether most of some rows of case i are slices of a stacked buffer, as of an XLA scan."""
+    picked = np.flatnonzero(mask)[:MOST_ROWS].tolist()
+    n = sum("dynamic" in (ctx.op(i, row) or "") for row in picked)
+    return bool(picked) and 2 * n > len(picked)
+
+
+def without_version(api: str) -> str:
+    """`cudaMemcpyAsync` of `cudaMemcpyAsync_v3020`."""
+    return _API_VERSION.sub("", api)
 
 
 def a_step(ctx: Context) -> str:

@@ -10,10 +10,16 @@ import numpy as np
 from ..core.formatting import format_bytes, format_ns, format_rate
 from ..measure.lanes import Transfers
 from ..result.model import Evidence
+from ..roles.links import C2C, is_integrated
 from ..roles.rules import Role
+from ..trace.cupti import PREFETCH
 from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
 from .facts import copies, exposed_text, pageable, size_text
 
+LEAST_BYTES = 1 << 20
+"""A smaller copy says more about latency than about memory."""
+NO_FASTER = 1.2
+"""Pinned copies that are faster by less are no proof that pinning helps."""
 _DIRECTIONS = ((Role.H2D, "h2d", "from"), (Role.D2H, "d2h", "into"))
 
 
@@ -22,7 +28,7 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
 
     The driver moves such a copy through a small pinned buffer of its own, and the "async" call
     returns only when that is done. One finding for each direction, with the rate beside that of
-    pinned copies in the same trace, or beside the link's where there are none.
+    pinned copies of at least 1 MiB in the same trace, or beside the link's where there are none.
 
     **Cost**: time per step during which one of these copies was exposed.
 
@@ -38,17 +44,22 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
         cost = ctx.worth(picked.exposed, NOTE)
         if cost is None:
             continue
+        rate, pinned = picked.n_bytes / picked.busy_ns, _pinned_rate(ctx, role)
         yield cost.found(
             title=f"{copies(picked.n, role.name)} {preposition} pageable memory: "
-            f"{format_rate(picked.n_bytes / picked.busy_ns)} GB/s",
+            f"{format_rate(rate)} GB/s",
             detail=" ".join(
                 [
                     f"{format_bytes(picked.n_bytes)} in all.",
-                    _pinned_rate(ctx, role, direction),
+                    _compared(ctx, direction, pinned),
                     _host_time(picked),
                 ]
             ),
-            remedy=ctx.remedy("pageable-memory"),
+            remedy=ctx.remedy(
+                "pageable-memory",
+                pinned_no_faster=pinned is not None and pinned <= rate * NO_FASTER,
+                c2c=ctx.devices[0].link.source.startswith(C2C),
+            ),
             evidence=picked.by_length.examples(
                 lambda i, row, _: (
                     f"{size_text(ctx, i, row)}, {exposed_text(ctx, i, row)} of it exposed"
@@ -59,10 +70,11 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
 
 
 def unified_memory(ctx: Context) -> Iterator[Found]:
-    """Unified (managed) memory moves between host and device page by page, when it is touched.
+    """Unified (managed) memory moves between host and device, most of it when it is touched.
 
-    A migration runs at the moment a kernel or the host needs the page, so whoever touched it
-    waits: time beside a kernel is no gain either, and is not counted as hidden.
+    A migration on demand runs at the moment a kernel or the host needs the page, so whoever touched
+    it waits: time beside a kernel is no gain either, and is not counted as hidden. What the program
+    prefetched (`cudaMemPrefetchAsync`, told by migrationCause) is said to be that.
 
     **Cost**: time per step during which memory migrated and neither compute nor communication ran.
 
@@ -80,33 +92,89 @@ def unified_memory(ctx: Context) -> Iterator[Found]:
     cost = level and ctx.worth(exposed, level.severity)
     if cost is None:
         return
-    n, (to_device, to_host) = 0, (0, 0)
-    for case, (h2d, d2h) in zip(ctx.cases, found, strict=True):
-        counted = [case.counted.contains(rows.start_ns) for rows in (h2d, d2h)]
-        n += sum(int(mask.sum()) for mask in counted)
-        to_device += int(h2d.n_bytes[counted[0]].sum())
-        to_host += int(d2h.n_bytes[counted[1]].sum())
+    (to_device, asked_in, n_in), (to_host, asked_out, n_out) = (
+        _migrated(ctx, [pair[way] for pair in found]) for way in (0, 1)
+    )
+    asked, moved = asked_in + asked_out, to_device + to_host
+    how = "migrates on demand" if not asked else "moves"
+    if asked == moved:
+        how, waits = "is prefetched", "All of it was prefetched, so that no kernel faults on it."
+    else:
+        some = f", {format_bytes(asked)} of it prefetched" if asked else ""
+        beside = sum(walls) - sum(exposed)
+        no_gain = (
+            f", so the {format_ns(beside)} that ran beside kernels are no gain either"
+            if beside
+            else ""
+        )
+        waits = f"Migrations: {n_in + n_out:,}{some}. Whoever touches a page waits for it{no_gain}."
     yield cost.found(
-        title=f"Unified memory migrates on demand: {format_bytes(to_device)} to the device, "
+        title=f"Unified memory {how}: {format_bytes(to_device)} to the device, "
         f"{format_bytes(to_host)} to the host",
-        detail=f"Migrations: {n:,}. Whoever touches a page waits for it, so the "
-        f"{format_ns(sum(walls) - sum(exposed))} that ran beside kernels are no gain either.",
-        remedy=ctx.remedy("unified-memory"),
+        detail=waits,
+        remedy=ctx.remedy("unified-memory", prefetched=2 * asked > moved),
         evidence=_longest_migrations(ctx, found),
     )
 
 
-FINDERS: tuple[Finder, ...] = (pageable_memory, unified_memory)
+def integrated_gpu(ctx: Context) -> Iterator[Found]:
+    """The GPU shares its memory with the CPU (Orin, Xavier, Thor, GB10), yet data is copied.
 
+    **Cost**: time per step during which a copy was exposed.
 
-def _pinned_rate(ctx: Context, role: Role, direction: str) -> str:
-    """What pinned copies of the direction reach here, else what the link can do."""
-    pinned = ctx.rows(
-        lambda case: (case.rows.role == role) & (case.rows.n_bytes > 0) & ~pageable(case)
+    **What helps**: mapped memory, which both sides reach without a copy: `cudaHostAlloc` with
+    `cudaHostAllocMapped`, or managed memory.
+
+    **Silent** for less than 0.1 % of the time, and for other GPUs.
+    """
+    mine = ctx.rows().of(
+        tuple(
+            mask & is_integrated(case.device.gpu.name)
+            for case, mask in zip(ctx.cases, ctx.measured, strict=True)
+        )
     )
-    if pinned.n_bytes and pinned.busy_ns:
-        rate = format_rate(pinned.n_bytes / pinned.busy_ns)
-        return f"Pinned copies of this trace reach {rate} GB/s."
+    cost = ctx.worth(mine.exposed)
+    if cost is None:
+        return
+    name = next(c.device.gpu.name for c in ctx.cases if is_integrated(c.device.gpu.name))
+    yield cost.found(
+        title=f"{copies(mine.n)} within one memory: this GPU shares that of the CPU",
+        detail=f"{name}: {format_bytes(mine.n_bytes)} copied that mapped memory would not copy.",
+        remedy=ctx.remedy("integrated-gpu"),
+        evidence=mine.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
+        ),
+        rows=mine,
+    )
+
+
+FINDERS: tuple[Finder, ...] = (integrated_gpu, pageable_memory, unified_memory)
+
+
+def _migrated(ctx: Context, moved: Sequence[Transfers]) -> tuple[int, int, int]:
+    """Bytes that moved one way in the measured time, those of prefetches, and the number."""
+    n_bytes = asked = n = 0
+    for case, rows in zip(ctx.cases, moved, strict=True):
+        mine = rows.select(case.counted.contains(rows.start_ns))
+        cause = case.classified.trace.copies.migration_cause[mine.row]
+        n_bytes += int(mine.n_bytes.sum())
+        asked += int(mine.n_bytes[cause == PREFETCH].sum())
+        n += len(mine)
+    return n_bytes, asked, n
+
+
+def _pinned_rate(ctx: Context, role: Role) -> float | None:
+    """GB/s of pinned copies of the direction that are large enough to have a rate; None without."""
+    pinned = ctx.rows(
+        lambda case: (case.rows.role == role) & (case.rows.n_bytes >= LEAST_BYTES) & ~pageable(case)
+    )
+    return pinned.n_bytes / pinned.busy_ns if pinned.n_bytes and pinned.busy_ns else None
+
+
+def _compared(ctx: Context, direction: str, pinned: float | None) -> str:
+    """What pinned copies of the direction reach here, else what the link can do."""
+    if pinned is not None:
+        return f"Pinned copies of this trace reach {format_rate(pinned)} GB/s."
     link = ctx.devices[0].link
     peak = link.h2d_gbps if direction == "h2d" else link.d2h_gbps
     return f"The link can do {format_rate(peak)} GB/s ({link.source})." if peak else ""

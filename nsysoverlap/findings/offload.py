@@ -11,13 +11,11 @@ from ..measure.relief import Stays, relief_curve, stays
 from ..result.model import Evidence, Relief, format_share
 from ..steps.labels import parse_label
 from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
-from .facts import MOST_ROWS, a_step, named, size_text, xla_flag
+from .facts import MOST_ROWS, OFFLOAD_BYTES, a_step, named, size_text, xla_flag
 
 LOW_RELIEF = 0.5
 """Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.
 """
-OFFLOAD_BYTES = 1_000_000
-"""A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
 OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
 """HLO ops that XLA makes of offloading; on-device slices are other ops."""
 OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"

@@ -35,7 +35,8 @@ class Queue:
     def last_before(self, times: Int64Array, stream: Int64Array, instant: Int64Array) -> Int64Array:
         """Index of the last row of each stream with a time before each instant, -1 without one.
 
-        `times` has a time for each row, which does not fall within a stream.
+        `times` (n_rows,) has a time for each row of the queue, which does not fall within a stream;
+        the others, and the result, are (n,).
         """
         if not len(self):
             return np.full(len(stream), -1, np.int64)
@@ -96,12 +97,12 @@ def sent_ns(case: DeviceCase, queue: Queue) -> Int64Array:
 
 
 def transfers_sent_ns(case: DeviceCase) -> Int64Array:
-    """Host time at which each row of the case was launched, `NEVER` where unknown."""
+    """Host time at which each row (n,) of the case was launched, `NEVER` where unknown."""
     return _call_start(case, launch_of_transfers(case.classified, case.launches, case.rows))
 
 
 def rows_sent_ns(case: DeviceCase, table: Activities, rows: Int64Array) -> Int64Array:
-    """Host time at which some rows of a table were launched, `NEVER` where unknown."""
+    """Host time at which some rows (n,) of a table were launched, `NEVER` where unknown."""
     return _call_start(case, case.launches.of(table, rows))
 
 
@@ -113,7 +114,7 @@ def _call_start(case: DeviceCase, call: Int64Array) -> Int64Array:
 
 
 def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
-    """When all that was launched on a stream before each host time was done; `NEVER` where
+    """When all that was launched on a stream before each host time (n,) was done; `NEVER` where
     nothing was.
     """
     trace = case.classified.trace
@@ -152,7 +153,7 @@ def waits_between(
     before: Int64Array,
 ) -> BoolArray:
     """Whether `waiting` streams had been told, before a host time, to wait for the first event
-    recorded on `recording` streams within `(span[0], span[1]]`.
+    recorded on `recording` streams within `(span[0], span[1]]`; all of shape (n,).
     """
     waits = case.classified.trace.host.waits
     result = np.zeros(len(waiting), np.bool_)
@@ -179,7 +180,8 @@ def depends(
     second: tuple[Int32Array, Int64Array],
 ) -> BoolArray:
     """Whether the second of each pair was told to wait for the first through an event, directly
-    or by way of one other stream. Both are given as (stream, host time of launch).
+    or by way of one other stream. Both are given as (stream, host time of launch),
+    columns of shape (n,).
     """
     from_stream, sent = first[0].astype(np.int64), first[1]
     stream, launched = second[0].astype(np.int64), second[1]

@@ -11,6 +11,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns, format_rate
 from ..measure.case import DeviceCase
 from ..result.model import LinkReport, format_share
+from ..roles.links import C2C
 from ..roles.rules import Role
 from .context import NOTE, Context, Finder, Found, Rows
 from .facts import a_step, copies, pageable, size_text
@@ -25,7 +26,6 @@ SMALL_BYTES = 64 * 1024
 """Copies up to this size take about as long as the smallest one."""
 MANY_SMALL = 100
 """Small copies a step from which on they are many."""
-_C2C = "NVLink-C2C"
 
 
 def slow_link(ctx: Context) -> Iterator[Found]:
@@ -90,7 +90,10 @@ FINDERS: tuple[Finder, ...] = (slow_link, latency_bound_copies)
 
 def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
     """What `slow_link` finds in one direction."""
-    limits = [_limit(device.link, direction) for device in ctx.devices]
+    limits = [
+        _limit(device.link, direction, _best(ctx, i, direction))
+        for i, device in enumerate(ctx.devices)
+    ]
     large = ctx.rows(lambda case: _large(case, role))
     slow = Rows(
         ctx,
@@ -111,24 +114,35 @@ def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
     if cost is None:
         return
     most = [int(case.rows.n_bytes[m].sum()) for case, m in zip(ctx.cases, slow.masks, strict=True)]
-    link = ctx.devices[most.index(max(most))].link
+    worst = most.index(max(most))
+    link = ctx.devices[worst].link
     yield cost.found(
         title=(
             f"{copies(slow.n, role.name)} far below what the link can do: "
             f"{format_rate(slow.n_bytes / slow.busy_ns)} GB/s"
         ),
-        detail=_link_detail(link, direction, slow.n_bytes / large.n_bytes),
-        remedy=ctx.remedy("slow-link", c2c=link.source.startswith(_C2C)),
+        detail=_link_detail(
+            link, direction, _best(ctx, worst, direction), slow.n_bytes / large.n_bytes
+        ),
+        remedy=ctx.remedy("slow-link", c2c=link.source.startswith(C2C)),
         evidence=slow.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
         rows=slow,
     )
 
 
-def _limit(link: LinkReport, direction: str) -> float:
+def _best(ctx: Context, i: int, direction: str) -> float | None:
+    """GB/s of the fastest large copy of all GPUs of the model of device i."""
+    alike = [d.link for d in ctx.devices if d.gpu_name == ctx.devices[i].gpu_name]
+    rates: list[float] = [
+        rate for link in alike if (rate := getattr(link, f"best_{direction}_gbps")) is not None
+    ]
+    return max(rates, default=None)
+
+
+def _limit(link: LinkReport, direction: str, best: float | None) -> float:
     """GB/s below which a large copy is slow; 0 where nothing is known to compare with."""
     peak: float | None = getattr(link, f"{direction}_gbps")
-    best: float | None = getattr(link, f"best_{direction}_gbps")
-    far = FAR_BELOW_C2C if link.source.startswith(_C2C) else FAR_BELOW
+    far = FAR_BELOW_C2C if link.source.startswith(C2C) else FAR_BELOW
     return max(far * (peak or 0.0), FAR_BELOW * (best or 0.0))
 
 
@@ -157,9 +171,8 @@ def _rate_text(ctx: Context, i: int, row: int) -> str:
     return f"{size_text(ctx, i, row)} at {format_rate(rate)} GB/s"
 
 
-def _link_detail(link: LinkReport, direction: str, share: float) -> str:
+def _link_detail(link: LinkReport, direction: str, best: float | None, share: float) -> str:
     peak: float | None = getattr(link, f"{direction}_gbps")
-    best: float | None = getattr(link, f"best_{direction}_gbps")
     known = []
     if peak is not None:
         known.append(f"the peak is {format_rate(peak)} GB/s ({link.source})")

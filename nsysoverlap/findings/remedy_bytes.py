@@ -177,6 +177,23 @@ WHAT: dict[str, tuple[Remedy, ...]] = {
         ),
         Remedy("", "Copy only what changed since the last copy, or keep the data on the device."),
     ),
+    "one-time-transfers": (
+        Remedy(
+            "",
+            "To see what a step does, record some steps after the warm-up (cudaProfilerStart and "
+            "nsys profile --capture-range=cudaProfilerApi).",
+        ),
+    ),
+    "immaterial-transfers": (
+        Remedy("", "Look at what takes the time instead: the time budget below names it."),
+    ),
+    "integrated-gpu": (
+        Remedy(
+            "",
+            "Map the host's memory in place of copying it: cudaHostAlloc with "
+            "cudaHostAllocMapped and cudaHostGetDevicePointer, or managed memory.",
+        ),
+    ),
     "link-bound": (
         Remedy(
             "MaxText",

@@ -12,6 +12,8 @@ Where a fact is asked for, it is one of:
 - `prefetched`, migrations were asked for by the program
 - `pinned-no-faster`, the pinned copies of the trace are no faster than the pageable ones
 - `c2c`, GPU and CPU are joined by NVLink-C2C
+- `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
+- `small`, the finding costs less than the flag behind it is known to win elsewhere
 """
 
 from __future__ import annotations
@@ -46,6 +48,14 @@ def facts(*names: str) -> frozenset[str]:
 
 WHERE: dict[str, tuple[Remedy, ...]] = {
     "pageable-memory": (
+        Remedy(
+            "",
+            "Over NVLink-C2C the GPU reaches pageable memory itself (cudaDevAttrPageableMemory"
+            "Access): let kernels read it in place, or use pinned memory for copies "
+            "(cudaHostAlloc), which run at the link's rate.",
+            when=facts("c2c"),
+            unless=facts("pinned-no-faster"),
+        ),
         Remedy(
             "",
             "Pinned copies of this trace are no faster: look for what holds both up (NUMA, the "
@@ -138,6 +148,13 @@ WHERE: dict[str, tuple[Remedy, ...]] = {
     ),
     "same-stream-as-compute": (
         Remedy(
+            "FSDP2",
+            "These are FSDP2's own streams: let it prefetch further ahead "
+            "(set_modules_to_forward_prefetch, set_modules_to_backward_prefetch), so that other "
+            "layers compute meanwhile.",
+            cost="one more unsharded module in device memory for each",
+        ),
+        Remedy(
             "JAX",
             f"Set --{SCHEDULER}=true in XLA_FLAGS: without it XLA waits for each copy right after "
             "issuing it.",
@@ -217,9 +234,16 @@ WHERE: dict[str, tuple[Remedy, ...]] = {
     "transfer-kernels": (
         Remedy(
             "JAX",
+            f"Leave --{PIPELINED} as it is: NVIDIA publishes it among its flags, and it may win "
+            "more than these kernels cost.",
+            when=facts("small"),
+        ),
+        Remedy(
+            "JAX",
             "Leave JAX_OPTIMIZATION_LEVEL=$JAX_OPTIMIZATION_LEVEL out: it pipelines host copies "
             f"whatever --{PIPELINED} says (depends on the version of XLA).",
             when=facts("optimization-level"),
+            unless=facts("small"),
         ),
         Remedy(
             "JAX",
@@ -227,6 +251,7 @@ WHERE: dict[str, tuple[Remedy, ...]] = {
             "JAX_OPTIMIZATION_LEVEL unset: O1 pipelines host copies whatever the flag says "
             "(depends on the version of XLA).",
             when=facts(f"{PIPELINED}=true"),
+            unless=facts("small"),
         ),
         Remedy(
             "JAX",

@@ -23,6 +23,10 @@ _MAKE_SURE = (
     "given to the compiler are not in a trace. If it is, start "
 )
 _SET_SCHEDULER = f"Set --{SCHEDULER}=true in XLA_FLAGS"
+_SCHEDULER_COST = (
+    "look at relief and peak memory afterwards: on an unrolled model it brought tensors back right "
+    "after they left (relief 3.0 to 0.75 GiB, peak 9.7 to 16.8 GiB)"
+)
 
 _AWAITED_JAX = (
     "Let the copy run longer before its memory is needed again: offload fewer names, or put a "
@@ -36,6 +40,13 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
             f"{_SET_SCHEDULER}; without it XLA issues a copy only where its data is used.",
             when=facts(f"{SCHEDULER}=false"),
             unless=facts("scan"),
+            cost=_SCHEDULER_COST,
+        ),
+        Remedy(
+            "MaxText",
+            f"{_SET_SCHEDULER}: one dense model of 8 scanned layers went from 882 to 828 ms a step "
+            "(q, k and v offloaded, one H200).",
+            when=facts(f"{SCHEDULER}=false"),
         ),
         Remedy("JAX", f"Start {_ON_HOST_JAX}", when=facts("on-host", f"{SCHEDULER}=true")),
         Remedy("JAX", f"{_MAKE_SURE}{_ON_HOST_JAX}", when=facts("on-host"), unless=facts("scan")),
@@ -89,7 +100,10 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
             "JAX",
             f"{_SET_SCHEDULER}: without it XLA waits for each copy right after issuing it.",
             when=facts(f"{SCHEDULER}=false"),
+            unless=facts("scan"),
+            cost=_SCHEDULER_COST,
         ),
+        Remedy("JAX", f"Start {_AHEAD_JAX}", when=facts("scan")),
         Remedy(
             "JAX",
             f"{_SET_SCHEDULER} (options given to the compiler are not in a trace): without it XLA "
@@ -131,6 +145,19 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
             "JAX",
             "Fetch results every N steps, not each step: no jax.block_until_ready, float(loss) or "
             "np.asarray in the loop.",
+        ),
+        Remedy(
+            "FSDP2",
+            "The optimizer on the CPU waits for the last gradients: a part of the price of "
+            "CPUOffloadPolicy, which ends with it.",
+            when=facts("large"),
+        ),
+        Remedy(
+            "PyTorch",
+            "Copy with non_blocking=True into pinned memory and hand over with an event: "
+            "save_on_cpu and .cpu() wait for each copy out, torchtune's "
+            "OffloadActivations(use_streams=True) does not.",
+            when=facts("large"),
         ),
         Remedy(
             "DeepSpeed",

@@ -25,8 +25,10 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
 
     Nodes of CUDA graphs are left out; they all carry the stream of their launch.
 
-    **Cost**: for each such stream the exposed time per step of its copies, but no more than its
-    kernels ran with no copy of the device beside them: more they could not have hidden.
+    **Cost**: for each such stream the exposed time per step of its copies, less what one direction
+    of them would be exposed for in any case: beyond the time that the stream's kernels run with no
+    copy of the device beside them. With streams of their own compute and both directions run at
+    once.
 
     **What helps**: a stream for the copies alone (`cudaMemcpyAsync` on it, `cudaStreamWaitEvent`
     where data is handed over). Copies that JAX issues inside `jit` have streams of their own.
@@ -36,7 +38,7 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
     lost, weights, n = [], [], 0
     for i, (case, mask, idle) in enumerate(zip(ctx.cases, ctx.measured, ctx.idle, strict=True)):
         rows, kernels = _shared(case, mask)
-        total = int(np.minimum(_exposed(case, rows, idle), _alone(case, kernels)).sum())
+        total = int(_saved(case, rows, kernels, idle).sum())
         weight = np.zeros(len(case.rows), np.int64)
         weight[rows] = ctx.exposed_ns[i][rows]
         n += len(rows)
@@ -121,21 +123,37 @@ def _shared(case: DeviceCase, measured: BoolArray) -> tuple[Int64Array, Int64Arr
     return copied[both[rows.stream[copied]]], compute[both[kernels.stream[compute]]]
 
 
+def _saved(
+    case: DeviceCase, copied: Int64Array, compute: Int64Array, idle: IntervalSet
+) -> Int64Array:
+    """Of the exposed time of each stream's copies what goes if both directions and compute run at
+    once: all but what one direction is exposed for beyond the kernels with no copy beside them.
+
+    Beside a stream that holds little of the compute only its own kernels count: it is not what
+    keeps the directions apart. Shape (n_streams,).
+    """
+    kernels, role = case.classified.trace.kernels, case.rows.role[copied]
+    stream = kernels.stream[compute].astype(np.int64)
+    spans = merge_groups(stream, kernels.start_ns[compute], kernels.end_ns[compute])
+    free = case.window.subtract(case.rows.union)
+    alone = _by_stream(case, spans[0], free.covered(*spans[1:]))
+    held = _by_stream(case, spans[0], spans[2] - spans[1])
+    exposed = _exposed(case, copied, idle)
+    longer = np.maximum(
+        *(_exposed(case, copied[role == one], idle) for one in (Role.H2D, Role.D2H))
+    )
+    little = 2 * held < case.lanes.compute.length
+    both = exposed - np.maximum(longer - alone, 0)
+    saved: Int64Array = np.where(little, np.minimum(exposed, alone), both)
+    return saved
+
+
 def _exposed(case: DeviceCase, at: Int64Array, idle: IntervalSet) -> Int64Array:
     """For each stream of the trace how long its transfers `at` were exposed."""
     rows = case.rows
     stream = rows.stream[at].astype(np.int64)
     spans = merge_groups(stream, rows.start_ns[at], rows.end_ns[at])
     return _by_stream(case, spans[0], idle.covered(*spans[1:]))
-
-
-def _alone(case: DeviceCase, at: Int64Array) -> Int64Array:
-    """For each stream how long its kernels `at` ran with no transfer of the device beside them."""
-    kernels = case.classified.trace.kernels
-    stream = kernels.stream[at].astype(np.int64)
-    spans = merge_groups(stream, kernels.start_ns[at], kernels.end_ns[at])
-    free = case.window.subtract(case.rows.union)
-    return _by_stream(case, spans[0], free.covered(*spans[1:]))
 
 
 def _by_stream(case: DeviceCase, stream: Int64Array, ns: Int64Array) -> Int64Array:
@@ -165,7 +183,7 @@ class Blocks:
         return IntervalSet.from_spans(self.start_ns, self.end_ns)
 
     def by_row(self, n_rows: int, where: IntervalSet) -> Int64Array:
-        """Time inside `where` for which each row held up other work."""
+        """Time inside `where` for which each row held up other work; shape (n_rows,)."""
         result = np.zeros(n_rows, np.int64)
         order = np.argsort(self.start_ns, kind="stable")
         np.add.at(
@@ -176,6 +194,12 @@ class Blocks:
 
 def blocks_of(case: DeviceCase) -> Blocks:
     """Transfers behind which work was queued that the next compute kernel waited for."""
+    # On a stream, in order of launch: transfer T, then Q, and a kernel K elsewhere waits for Q. T
+    # holds up K although K does not need it. `queued` is the Q of each piece: the last work of T's
+    # stream that was launched before the event which K's stream was told to wait for was recorded.
+    # T is to blame if Q is behind it, began only after it, and K started right after Q; and if no
+    # wait asked for an event between T and what follows it (`span`), for then K needed T itself.
+    # Without rows of waits in the export, Q is the last work that ended before K started.
     trace, rows, pieces = case.classified.trace, case.rows, case.pieces
     queue = queue_of(case)
     place = queue.places(len(rows))

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
-from ..core.formatting import format_ns, short_kernel
+from ..core.formatting import format_ns
 from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..measure.lanes import Transfers
 from ..result.model import format_share
 from ..roles.rules import Role
-from .context import Context, Finder, Found, Rows
+from .context import Context, Finder, Found
 from .facts import (
-    MOST_ROWS,
     copies,
     hiding,
-    named,
+    in_scan,
+    ops_detail,
     pageable,
     pinned_outside_graphs,
     size_text,
     spans,
     waits_on_host,
 )
-from .waits import SOON_NS, Waits, waits_of
+from .waits import SOON_NS, Waits, kernel_text, waited_rows, waits_of
 
+UNLIMITED = 2**61
+"""Room of copies before which nothing stands, in ns."""
 MOSTLY_ALONE = 0.98
 """Share of their time without anything beside them at which copies count as not overlapped."""
 
@@ -36,7 +41,11 @@ def late_h2d(ctx: Context) -> Iterator[Found]:
     stream wait or the order of one stream proves it; where the export cannot tell, where a kernel
     starts within 20 µs of the copy's end with nothing running before.
 
-    **Cost**: time per step during which nothing hid an H2D copy and the next kernel waited for it.
+    Copies right behind one another are a run; a run could have started earlier by as long as no H2D
+    ran before it, but not before the D2H of the same data was done.
+
+    **Cost**: time per step during which nothing hid an H2D copy and the next kernel waited for it,
+    of each run no more than it could have started earlier.
 
     **What helps**: issue the copy one or two layers before its use. In JAX tie its source to an
     earlier gradient with `jax.lax.optimization_barrier`, or carry a reloaded activation through the
@@ -45,23 +54,31 @@ def late_h2d(ctx: Context) -> Iterator[Found]:
     copy (5 ms in 2026), so split larger tensors. Elsewhere copy on a stream of its own and let
     compute wait for the copy's event only where the data is used.
 
-    **Silent** for less than 0.1 % of the time, and for copies that nothing waits for.
+    **Silent** for less than 0.1 % of the time, and for copies that nothing waits for; where
+    another finding blames the same copies for a reason behind this one.
     """
     waits = [
         waits_of(case).pick((case.rows.role == Role.H2D) & pinned_outside_graphs(case))
         for case in ctx.cases
     ]
-    totals = [wait.total_ns for wait in waits]
+    on_host = [waits_on_host(ctx, i) for i in range(len(ctx.cases))]
+    runs = [
+        _runs(case, wait, own) for case, wait, own in zip(ctx.cases, waits, on_host, strict=True)
+    ]
+    late = ctx.weighted([run.late_ns for run in runs])
+    totals = [min(pair) for pair in zip(late.blamed, [w.total_ns for w in waits], strict=True)]
     cost = ctx.worth(totals)
     if cost is None:
         return
-    late = _waited(ctx, waits)
     n_all = ctx.rows(lambda case: case.rows.role == Role.H2D).n
+    worst = totals.index(max(totals))
     yield cost.found(
         title=f"Compute waits for {late.n:,} of {copies(n_all, 'H2D')}, issued too late",
-        detail=" ".join(filter(None, (_room(late), _ops_detail(late)))),
-        remedy=ctx.remedy("late-h2d", on_host=waits_on_host(ctx, totals.index(max(totals)))),
-        evidence=late.examples(_wait_text(ctx, waits)),
+        detail=" ".join(filter(None, (_room(runs), ops_detail(late)))),
+        remedy=ctx.remedy(
+            "late-h2d", on_host=on_host[worst], scan=in_scan(ctx, worst, late.masks[worst])
+        ),
+        evidence=late.examples(kernel_text(ctx, waits)),
         rows=late,
     )
 
@@ -92,13 +109,16 @@ def nothing_beside(ctx: Context) -> Iterator[Found]:
     cost = ctx.worth([wait.total_ns for wait in waits])
     if cost is None:
         return
-    waited = _waited(ctx, waits)
+    waited = waited_rows(ctx, waits)
     both = ", in both directions" if _both_directions(ctx, waits) else ""
     yield cost.found(
         title=f"Nothing runs beside the copies: compute stands still for {waited.n:,} of them",
         detail=f"Each copy is waited for as soon as it is issued{both}.",
-        remedy=ctx.remedy("nothing-beside"),
-        evidence=waited.examples(_wait_text(ctx, waits)),
+        remedy=ctx.remedy(
+            "nothing-beside",
+            scan=any(in_scan(ctx, i, mask) for i, mask in enumerate(waited.masks)),
+        ),
+        evidence=waited.examples(kernel_text(ctx, waits)),
         rows=waited,
     )
 
@@ -136,7 +156,7 @@ def d2h_tail(ctx: Context) -> Iterator[Found]:
     where = "of a step" if ctx.n_steps else "of the trace"
     yield cost.found(
         title=(f"{copies(late.n, 'D2H')} after the last work {where}, with nothing to hide behind"),
-        detail=" ".join(filter(None, (_tail_share(ctx, lost), _ops_detail(late)))),
+        detail=" ".join(filter(None, (_tail_share(ctx, lost), ops_detail(late)))),
         remedy=ctx.remedy("d2h-tail"),
         evidence=late.examples(
             lambda i, row, ns: (
@@ -160,53 +180,69 @@ def _after_work(start: Int64Array, end: Int64Array, work: IntervalSet) -> Interv
     return IntervalSet.from_spans(done[worked], end[worked])
 
 
-def _waited(ctx: Context, waits: list[Waits]) -> Rows:
-    """The rows that compute waited for, by how long it did."""
-    return ctx.weighted(
-        [w.by_row(len(case.rows)) for w, case in zip(waits, ctx.cases, strict=True)]
-    )
+@dataclass(frozen=True)
+class _Runs:
+    """H2D copies of a device in runs, each right behind the one before, on whatever stream.
 
-
-def _wait_text(ctx: Context, waits: list[Waits]) -> Callable[[int, int, int], str]:
-    """What says of a copy what it held up, and for how long."""
-
-    def text(i: int, row: int, ns: int) -> str:
-        trace = ctx.cases[i].classified.trace
-        last = waits[i].kernel[np.flatnonzero(waits[i].transfer == row)[-1]]
-        kernel = short_kernel(trace.names[trace.kernels.name[last]])
-        return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
-
-    return text
-
-
-def _ops_detail(rows: Rows) -> str:
-    """Which operations it is, in order of what they cost; '' where the trace does not say."""
-    cost: dict[str, int] = {}
-    for i, row, ns in rows.worst(MOST_ROWS):
-        op = rows.context.op(i, row)
-        if op is not None:
-            cost[op] = cost.get(op, 0) + ns
-    ordered = sorted(cost, key=lambda op: (-cost[op], op))
-    return f"By cost: {named(ordered)}." if ordered else ""
-
-
-def _room(late: Rows) -> str:
-    """How long no H2D had run when the late copies started: the room to issue them earlier.
-
-    Copies that started right behind another one were held up by that one; they do not count.
+    `room_ns` (k,) is by how much each run could have started earlier: since no H2D ran, and since
+    what its first copy brings back was on the host. `late_ns` (n,) is for how long compute waited
+    for each row of the case, no more in a run than its room.
     """
-    rooms = [np.empty(0, np.int64)]
-    for case, mask in zip(late.context.cases, late.masks, strict=True):
-        rows = case.rows
-        h2d = np.flatnonzero(rows.role == Role.H2D)
-        free = rows.start_ns[h2d][1:] - np.maximum.accumulate(rows.end_ns[h2d])[:-1]
-        rooms.append(free[(free > SOON_NS) & mask[h2d][1:]])
-    free = np.concatenate(rooms)
-    if not len(free):
+
+    room_ns: Int64Array
+    late_ns: Int64Array
+
+
+def _runs(case: DeviceCase, waits: Waits, on_host: bool) -> _Runs:
+    """The runs of a device; with `on_host` nothing that is fetched had to leave before."""
+    rows, late = case.rows, np.zeros(len(case.rows), np.int64)
+    h2d = np.flatnonzero((rows.role == Role.H2D) & (rows.end_ns > rows.start_ns))
+    if not len(h2d) or not len(case.window):
+        return _Runs(np.empty(0, np.int64), late)
+    start, reach = rows.start_ns[h2d], np.maximum.accumulate(rows.end_ns[h2d])
+    # What held the first back lies before the trace, or nowhere.
+    before = np.concatenate(([start[0] - UNLIMITED], reach[:-1]))
+    heads = np.flatnonzero(start - before > SOON_NS)
+    heads = heads if len(heads) and heads[0] == 0 else np.concatenate(([0], heads))
+    free = before[heads]
+    if not on_host:
+        free = np.maximum(free, _left_ns(rows, h2d[heads]))
+    room = np.maximum(start[heads] - free, 0)
+    run = np.searchsorted(heads, np.arange(len(h2d)), side="right") - 1
+    waited = waits.by_row(len(rows))[h2d]
+    so_far = np.cumsum(waited)
+    in_run = so_far - waited - (so_far - waited)[heads][run]
+    late[h2d] = np.clip(np.where(room > SOON_NS, room, 0)[run] - in_run, 0, waited)
+    counted = np.unique(run[late[h2d] > 0])
+    return _Runs(room[counted], late)
+
+
+def _left_ns(rows: Transfers, picked: Int64Array) -> Int64Array:
+    """When the latest D2H of the size of each picked copy was done before it started."""
+    code = np.unique(rows.n_bytes + rows.bytes_estimated, return_inverse=True)[1].reshape(-1)
+    out = np.flatnonzero(rows.role == Role.D2H)
+    instants = np.unique(np.concatenate((rows.end_ns[out], rows.start_ns[picked])))
+    width = len(instants) + 1
+    key = np.sort(code[out] * width + np.searchsorted(instants, rows.end_ns[out]))
+    asked = code[picked] * width + np.searchsorted(instants, rows.start_ns[picked])
+    at = np.searchsorted(key, asked, side="right") - 1
+    found = (at >= 0) & (key[np.maximum(at, 0)] // width == code[picked]) if len(key) else at > 0
+    result = rows.start_ns[picked] - UNLIMITED
+    result[found] = instants[key[at[found]] % width]
+    return result
+
+
+def _room(runs: Sequence[_Runs]) -> str:
+    """By how much the late copies could have started earlier."""
+    rooms = np.concatenate([run.room_ns for run in runs])
+    rooms = rooms[rooms < UNLIMITED]
+    if not len(rooms):
         return ""
+    which = "They" if len(rooms) == 1 else f"In {len(rooms):,} groups, they"
+    median = "" if len(rooms) == 1 else " (median)"
     return (
-        f"No H2D had run for {format_ns(int(np.median(free)))} (median) when they started, so they "
-        "could have started earlier."
+        f"{which} could have started {format_ns(int(np.median(rooms)))}{median} earlier: "
+        "so long no H2D had run, and the data was on the host."
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_ns, short_kernel
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
+from .context import Context, Rows
+from .facts import size_text
 
 SOON_NS = 20_000
 """A kernel that starts this soon after a copy's end is taken to have waited for it."""
@@ -28,7 +32,7 @@ class Waits:
     kernel: Int64Array
 
     def pick(self, rows: BoolArray) -> Waits:
-        """The waits for some of the rows."""
+        """The waits for some of the rows, a mask (n_rows,)."""
         mine = rows[self.transfer]
         columns = (self.transfer, self.start_ns, self.end_ns, self.kernel)
         return Waits(*(column[mine] for column in columns))
@@ -39,7 +43,7 @@ class Waits:
         return IntervalSet.from_spans(self.start_ns, self.end_ns).length
 
     def by_row(self, n_rows: int) -> Int64Array:
-        """Time waited for each row of the case."""
+        """Time waited for each row of the case; shape (n_rows,)."""
         result = np.zeros(n_rows, np.int64)
         np.add.at(result, self.transfer, self.end_ns - self.start_ns)
         return result
@@ -62,6 +66,34 @@ def waits_of(case: DeviceCase) -> Waits:
     return _clipped(
         Waits(pieces.transfer, start, end, kernel), case.window.subtract(case.lanes.opaque)
     )
+
+
+def host_waits_of(case: DeviceCase) -> Waits:
+    """Measured time for which a host thread waited for transfers of a case; `kernel` is the call
+    that held it, -1 for a pause between calls.
+    """
+    pieces = case.pieces
+    held = Waits(pieces.transfer, pieces.held_ns, pieces.blocked_ns, pieces.holder)
+    return _clipped(held, case.window.subtract(case.lanes.opaque))
+
+
+def waited_rows(ctx: Context, waits: Sequence[Waits]) -> Rows:
+    """The rows that something waited for, by how long it did."""
+    return ctx.weighted(
+        [w.by_row(len(case.rows)) for w, case in zip(waits, ctx.cases, strict=True)]
+    )
+
+
+def kernel_text(ctx: Context, waits: Sequence[Waits]) -> Callable[[int, int, int], str]:
+    """What says of a copy which kernel waited for it, and for how long."""
+
+    def text(i: int, row: int, ns: int) -> str:
+        trace = ctx.cases[i].classified.trace
+        last = waits[i].kernel[np.flatnonzero(waits[i].transfer == row)[-1]]
+        kernel = short_kernel(trace.names[trace.kernels.name[last]])
+        return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
+
+    return text
 
 
 def _clipped(waits: Waits, where: IntervalSet) -> Waits:

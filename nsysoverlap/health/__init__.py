@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified
-from . import capture, content, impossible, losses
+from . import capture, content, impossible, losses, unseen
 from .blocking import accept
 from .subject import Case, Check
 
@@ -37,6 +37,9 @@ CHECKS: tuple[Check, ...] = (
     content.unknown_copies,
     content.suspicious_names,
     content.unnamed_kernels,
+    unseen.kernels_that_may_transfer,
+    unseen.reads_without_copies,
+    unseen.collectives_without_kernels,
     content.no_transfers,
     capture.launches_without_rows,
     capture.profiler_overhead,

@@ -103,14 +103,15 @@ def unnamed_kernels(case: Case) -> Iterator[HealthEntry]:
 
 
 def unproven_devices(case: Case) -> Iterator[HealthEntry]:
-    """Rows that may share a GPU, or not."""
+    """Rows of several processes that may share a GPU, or not; ordinals of one process do not."""
     unproven = [device for device in case.classified.trace.devices if not device.proven]
-    if len(unproven) > 1:
+    processes = {pid for device in unproven for pid in device.global_pids}
+    if len(processes) > 1:
         yield HealthEntry(
             "gpu-not-proven",
             "note",
-            f"{len(unproven)} processes and ordinals cannot be matched to physical GPUs, so each "
-            "counts as a device of its own.",
+            f"{len(unproven)} devices of {len(processes)} processes cannot be matched to physical "
+            "GPUs, so each counts as a GPU of its own.",
             "If they share a GPU, work of one may hide transfers of another unseen.",
             count=len(unproven),
         )

@@ -47,7 +47,7 @@ Check = Callable[[Case], Iterator[HealthEntry]]
 
 
 def touches(rows: Activities, window: Window) -> BoolArray:
-    """Rows that start in the window or reach into it."""
+    """Mask (n,) of the rows that start in the window or reach into it."""
     return (rows.start_ns < window.high) & (
         (rows.end_ns > window.low) | (rows.start_ns >= window.low)
     )

@@ -9,13 +9,12 @@ from fractions import Fraction
 from ..core.late import late
 from ..core.limits import Unit
 from ..result.metrics import METRICS, Scope
-from ..result.model import Finding, OperationReport, OverlapReport
+from ..result.model import DIRECTIONS, Finding, OperationReport, OverlapReport
+from ..result.numbers import BUDGET_ROLES
 from ..result.scopes import has_steps, measure
 
-DIRECTIONS = ("h2d", "d2h", "both")
 _SHARES = ("hidden", "covered")
 _AMOUNTS = ("wall_ms", "exposed_ms", "bytes", "gb_per_s")
-_BUDGET = ("compute", "comm", "transfer", "other", "opaque", "idle")
 _SLOWER = 0.02
 """Kernels whose mean duration moved by less are called equal."""
 
@@ -105,7 +104,7 @@ def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "
         cautions=_cautions(a, b),
         per_step=per_step,
         split=tuple(_split(a, b, per_step)),
-        budget=tuple(_change(a, b, f"budget.{role}", Scope.TOTAL) for role in _BUDGET),
+        budget=tuple(_change(a, b, f"budget.{role}", Scope.TOTAL) for role in BUDGET_ROLES),
         operations=_operations(a.operations, b.operations, per_step),
         kernels=kernels,
         n_unlike_kernels=n_unlike,
@@ -195,21 +194,10 @@ def _unlike_models(a: OverlapReport, b: OverlapReport) -> list[str]:
 def _operations(
     a: Sequence[OperationReport], b: Sequence[OperationReport], per_step: bool
 ) -> tuple[OperationChange, ...]:
-    sides = [{(o.op, o.label, o.direction): o for o in side} for side in (a, b)]
+    sides = [{o.key: o.exposed(per_step=per_step) for o in side} for side in (a, b)]
     keys = dict.fromkeys([*sides[0], *sides[1]])
-    changes = [
-        OperationChange(*key, *(_exposed(side.get(key), per_step) for side in sides))
-        for key in keys
-    ]
+    changes = [OperationChange(*key, *(side.get(key) for side in sides)) for key in keys]
     return tuple(sorted(changes, key=lambda change: -abs(change.difference_ns)))
-
-
-def _exposed(operation: OperationReport | None, per_step: bool) -> int | None:
-    if operation is None:
-        return None
-    if per_step and operation.exposed_per_step_ns is not None:
-        return operation.exposed_per_step_ns
-    return operation.overlap.exposed_ns
 
 
 def _kernels(

@@ -302,28 +302,13 @@ def biggest_losses(
     now: Sequence[OperationReport], then: Sequence[OperationReport]
 ) -> tuple[Loss, ...]:
     """The operations whose exposed time grew most, three at most; new ones grew from nothing."""
-    before = {(o.op, o.label, o.direction): o for o in then}
+    before = {operation.key: operation for operation in then}
     losses = []
     for operation in now:
-        old = before.get((operation.op, operation.label, operation.direction))
-        per_step = operation.exposed_per_step_ns is not None and (
-            old is None or old.exposed_per_step_ns is not None
-        )
-        losses.append(
-            Loss(
-                operation.op,
-                operation.label,
-                operation.direction,
-                0 if old is None else _exposed(old, per_step),
-                _exposed(operation, per_step),
-                per_step,
-            )
-        )
+        sides = [before.get(operation.key), operation]
+        known = [one for one in sides if one is not None]
+        per_step = all(one.exposed_per_step_ns is not None for one in known)
+        was, is_now = (0 if one is None else one.exposed(per_step=per_step) for one in sides)
+        losses.append(Loss(*operation.key, was, is_now, per_step))
     grown = [loss for loss in losses if loss.now_ns > loss.then_ns]
     return tuple(sorted(grown, key=lambda loss: loss.then_ns - loss.now_ns)[:MAX_LOSSES])
-
-
-def _exposed(operation: OperationReport, per_step: bool) -> int:
-    if per_step and operation.exposed_per_step_ns is not None:
-        return operation.exposed_per_step_ns
-    return operation.overlap.exposed_ns

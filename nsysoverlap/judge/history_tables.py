@@ -184,15 +184,12 @@ def value_of(row: Mapping[str, Any], table: str, name: str) -> Any:
 
 def read_operation(row: Mapping[str, Any]) -> OperationReport:
     """A row of `operations`; rates and estimated bytes are not stored."""
-    known = {name: row[name] for name in row if name in Overlap.__dataclass_fields__}
-    return OperationReport(
-        op=row["op"],
-        label=row["label"],
-        direction=row["direction"],
-        overlap=Overlap(**known),
-        exposed_per_step_ns=value_of(row, "operations", "exposed_step_mean_ns"),
-        followed_by=row["followed_by"],
+    own, known = (
+        {name: row[name] for name in row if name in kind.__dataclass_fields__}
+        for kind in (OperationReport, Overlap)
     )
+    mean = value_of(row, "operations", "exposed_step_mean_ns")
+    return OperationReport(**own | {"overlap": Overlap(**known), "exposed_per_step_ns": mean})
 
 
 def gpu_names(report: OverlapReport) -> str:

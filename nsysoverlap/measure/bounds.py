@@ -18,10 +18,16 @@ def measure_bounds(
     """
     if not both.wall_ns:
         return Bounds()
+    # Whatever hides them, the copies of one direction take their time one after the other.
     if steps:
-        left = round(median(step.duration_ns - step.both.exposed_ns for step in steps))
+        left = round(
+            median(
+                max(step.duration_ns - step.both.exposed_ns, step.h2d.wall_ns, step.d2h.wall_ns)
+                for step in steps
+            )
+        )
     else:
-        left = budget.total_ns - both.exposed_ns
+        left = max(budget.total_ns - both.exposed_ns, *_walls(case))
     return Bounds(_best_hidden_share(case, budget), left)
 
 
@@ -41,7 +47,11 @@ def _best_hidden_share(case: DeviceCase, budget: TimeBudget) -> float:
     lanes = case.lanes
     opaque = lanes.opaque.subtract(lanes.active).intersect(case.window)
     active_ns = budget.compute_ns + budget.comm_ns + opaque.length
-    needed_ns = max(
-        lanes.of(direction).union.intersect(case.window).length for direction in ("h2d", "d2h")
-    )
-    return min(1.0, active_ns / needed_ns)
+    return min(1.0, active_ns / max(_walls(case)))
+
+
+def _walls(case: DeviceCase) -> list[int]:
+    """Wall time of the transfers of each direction."""
+    return [
+        case.lanes.of(direction).union.intersect(case.window).length for direction in ("h2d", "d2h")
+    ]

@@ -16,9 +16,10 @@ from ..steps.launches import Launches
 from ..steps.plan import StepPlan
 from ..steps.projection import StepWindow
 from ..trace.model import Device
+from ..trace.schema import BLOCKING_COPY_API
 from .lanes import Lanes, Transfers, device_lanes
 from .overlap import Split, split
-from .waiting import Pieces, exposed_pieces
+from .waiting import Pieces, exposed_pieces, launch_of_transfers
 
 _WAITED = {"h2d": Role.H2D, "d2h": Role.D2H, "both": None}
 """Directions for which it is stated who waited, and the role of their rows, None for any."""
@@ -46,6 +47,19 @@ class DeviceCase:
     def rows(self) -> Transfers:
         """All h2d and d2h transfers of the device, also those outside the window."""
         return self.lanes.of("both")
+
+    @cached_property
+    def offloading(self) -> Transfers:
+        """The rows that may be offload: not those of a call that returns when its copy is done.
+
+        A program loads and stores its data so; what offloads does not stand still for it.
+        """
+        host = self.classified.trace.host
+        blocking = [bool(BLOCKING_COPY_API.match(name)) for name in host.api_names]
+        call = launch_of_transfers(self.classified, self.launches, self.rows)
+        held = np.zeros(len(call), np.bool_)
+        held[call >= 0] = np.array(blocking, np.bool_)[host.calls.name[call[call >= 0]]]
+        return self.rows.select(~held) if held.any() else self.rows
 
     @cached_property
     def pieces(self) -> Pieces:

@@ -71,7 +71,7 @@ def _step_reports(
     windows = [(step.start_ns, step.end_ns) for step in case.steps]
     columns = [splits[name].measure(windows) for name in ("h2d", "d2h", "both")]
     budgets = doing.measure(windows)
-    reliefs = measure_relief(case.rows, windows)
+    reliefs = measure_relief(case.offloading, windows)
     return tuple(
         StepReport(
             index=step.index,
@@ -94,7 +94,9 @@ def _relief(case: DeviceCase, steps: tuple[StepReport, ...]) -> Relief | None:
     windows = case.window.pieces()
     if steps:
         return median_relief([step.relief for step in steps])
-    return measure_relief(case.rows, windows)[0] if windows else None
+    if not windows:
+        return None
+    return measure_relief(case.offloading, windows, comes_in_first=False)[0]
 
 
 def _link(device: Device, transfers: Transfers, override: LinkOverride | None) -> LinkReport:

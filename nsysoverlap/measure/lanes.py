@@ -45,7 +45,7 @@ class Transfers:
         return len(self.start_ns)
 
     def select(self, index: BoolArray | Int64Array) -> Transfers:
-        """The transfers that a mask or an index picks."""
+        """The transfers that a mask (n,) or an index (m,) picks."""
         return Transfers(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @cached_property

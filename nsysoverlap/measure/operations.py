@@ -46,12 +46,12 @@ class TransferLabels:
 
     @cached_property
     def op(self) -> NDArray[np.object_]:
-        """Operation of each row, as text."""
+        """Operation of each row, as text; shape (n,)."""
         return self._texts(0)
 
     @cached_property
     def label(self) -> NDArray[np.object_]:
-        """Scope of each row, `graph` for nodes of a CUDA graph, '' where there is none."""
+        """Scope of each row (n,), `graph` for nodes of a CUDA graph, '' where there is none."""
         return self._texts(1)
 
     def _texts(self, part: int) -> NDArray[np.object_]:

@@ -30,12 +30,17 @@ class Stays:
     h2d: Int64Array
 
 
-def measure_relief(rows: Transfers, windows: Sequence[tuple[int, int]]) -> list[Relief]:
+def measure_relief(
+    rows: Transfers, windows: Sequence[tuple[int, int]], *, comes_in_first: bool = True
+) -> list[Relief]:
     """One `Relief` for each window `(start, end)`, R starting from 0 in each.
 
     A D2H belongs to the window that holds its end (`start < end_ns <= end`), an H2D to the one
     that holds its start (`start <= start_ns < end`). Only sizes that move in both directions
     within the window count: batches, losses and set-up copies relieve nothing.
+
+    Where data `comes_in_first`, as optimizer state does in a step, what it leaves free before
+    counts too. Without steps that cannot be told from a program that loads and stores.
     """
     moves = _moves(rows)
     results = []
@@ -45,9 +50,14 @@ def measure_relief(rows: Transfers, windows: Sequence[tuple[int, int]]) -> list[
         level = counted.levels[1]
         offloaded = int(counted.n_bytes[counted.out].sum())
         moved = int(counted.n_bytes.sum())
+        if not comes_in_first and not (level > 0).any():
+            results.append(Relief())
+            continue
+        lowest = min(level.min(initial=0), 0) if comes_in_first else 0
         results.append(
             Relief(
-                relief_bytes=int(max(level.max(initial=0), 0) - min(level.min(initial=0), 0)),
+                # More came in than left where parameters are fetched twice: that frees nothing.
+                relief_bytes=min(int(max(level.max(initial=0), 0) - lowest), offloaded),
                 offloaded_bytes=offloaded,
                 excluded_bytes=int(window.n_bytes.sum()) - moved,
             )

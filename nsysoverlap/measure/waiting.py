@@ -35,6 +35,7 @@ class Pieces:
     `transfer` indexes `Lanes.of("both")`. `next_kernel` is the row of the first compute kernel to
     start at or after the piece's end, -1 where none does. In `[blocked_ns, end_ns)` that kernel
     waited for the transfer, in `[held_ns, blocked_ns)` a host thread did; both may be empty.
+    `holder` is the call that held the thread, -1 where none did or it paused between calls.
     `resolved` is false where the trace cannot tell of the rest whether anything waited.
     """
 
@@ -44,15 +45,19 @@ class Pieces:
     next_kernel: Int64Array
     blocked_ns: Int64Array
     held_ns: Int64Array
+    holder: Int64Array
     resolved: BoolArray
 
     @property
     def doubtful_ns(self) -> Int64Array:
-        """From when on each piece was waited for, or may have been."""
+        """From when on each piece was waited for, or may have been; shape (n,)."""
         return np.where(self.resolved, self.held_ns, self.start_ns)
 
     def waited(self, transfers: BoolArray | None = None) -> Waited:
-        """Instants at which something waited for one of the picked transfers (all by default)."""
+        """Instants at which something waited for one of the picked transfers.
+
+        `transfers` is a mask over `Lanes.of("both")`, of shape (n_transfers,); None picks all.
+        """
         picked = np.ones(len(self.transfer), np.bool_)
         if transfers is not None:
             picked = transfers[self.transfer]
@@ -80,7 +85,7 @@ class Waited:
         )
 
     def split(self, exposed: Int64Array, start: Int64Array, end: Int64Array) -> WaitCounts:
-        """How the exposed time of each window splits by who waited."""
+        """How the exposed time of each window splits by who waited; everything is (n_windows,)."""
         compute, anyone, perhaps = (
             part.covered(start, end) for part in (self.compute, self.anyone, self.perhaps)
         )
@@ -94,7 +99,11 @@ WaitCounts = dict[str, list[Any]]
 def wait_counts(
     exposed: Int64Array, compute: Int64Array, anyone: Int64Array, perhaps: Int64Array
 ) -> WaitCounts:
-    """The `Overlap` fields that say who waited, None where nothing of the exposed time is known."""
+    """The `Overlap` fields that say who waited, None where nothing of the exposed time is known.
+
+    All columns are nanoseconds of shape (n_windows,), each contained in the one before:
+    `perhaps` in `exposed`, `anyone` in `perhaps`, `compute` in `anyone`.
+    """
     known = (exposed == 0) | (perhaps - anyone < exposed)
     parts = {
         "blocking_ns": compute,
@@ -121,7 +130,7 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
     first = order[np.flatnonzero(np.diff(piece[order], prepend=-1))]
     launched_ns, kernel, waits = launched_ns[first], kernel[first], waits[first]
     blocked_ns = np.where(waits, np.clip(launched_ns, start, end), end)
-    host_ns = _host_waited(classified, launches, rows, (transfer, start, end), launched_ns)
+    host_ns, holder = _host_waited(classified, launches, rows, (transfer, start, end), launched_ns)
     return Pieces(
         transfer=transfer,
         start_ns=start,
@@ -129,6 +138,7 @@ def exposed_pieces(classified: Classified, launches: Launches, device: int, lane
         next_kernel=kernel,
         blocked_ns=blocked_ns,
         held_ns=np.minimum(blocked_ns, np.maximum(host_ns, start)),
+        holder=holder,
         resolved=resolved[first],
     )
 
@@ -139,16 +149,18 @@ def _host_waited(
     rows: Transfers,
     pieces: tuple[Int64Array, Int64Array, Int64Array],
     launched: Int64Array,
-) -> Int64Array:
+) -> tuple[Int64Array, Int64Array]:
     """Since when a host thread waited for the transfer of each piece, given as (transfer, start,
-    end); the end where none did.
+    end), and in which call; the end where none did.
 
     It must have gone on once the transfer was done, and the next kernel, `launched` then, must
     have been launched no sooner. A copy that holds its thread may return before the last of its
     data has moved; one that returns in the first half of a piece did not hold it.
     """
+    # Waits of one thread do not overlap: of each piece the first that ends after the transfer does
+    # is the only one that can have been for it, unless the launching call itself held the thread.
     transfer, start, end = pieces
-    trace, since = classified.trace, end.copy()
+    trace, since, holder = classified.trace, end.copy(), np.full(len(end), -1, np.int64)
     pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
     call = launch_of_transfers(classified, launches, rows)
     mine = np.flatnonzero(call[transfer] >= 0)
@@ -164,8 +176,9 @@ def _host_waited(
             hit &= (of.start_ns[place] < end[own]) & (of.end_ns[place] <= launched[own])
             hit &= of.end_ns[place] - start[own] >= (end[own] - start[own]) // 2
             hit &= _covers(trace, of, place, rows.stream[transfer[own]], call[transfer[own]])
-            since[own[hit]] = np.minimum(since[own[hit]], of.start_ns[place[hit]])
-    return since
+            hit &= of.start_ns[place] < since[own]
+            since[own[hit]], holder[own[hit]] = of.start_ns[place[hit]], of.call[place[hit]]
+    return since, holder
 
 
 def _find(calls: Int64Array, wanted: Int64Array) -> Int64Array:
@@ -211,7 +224,9 @@ def _next_kernels(
 
 def _cut(rows: Transfers, active: IntervalSet) -> tuple[Int64Array, Int64Array, Int64Array]:
     """(transfer, start, end) of what remains of each transfer outside the active set."""
-    # The gaps of `active` that reach into transfer i are lo[i] .. hi[i] - 1.
+    # What is left of a transfer is its overlap with each gap of `active`, open gaps before and
+    # after included. Gaps are sorted and disjoint, so those that reach into transfer i are
+    # lo[i] .. hi[i] - 1; the rest spreads these ranges out, one row for each (transfer, gap).
     far = np.iinfo(np.int64)
     gap_start = np.concatenate(([far.min], active.ends))
     gap_end = np.concatenate((active.starts, [far.max]))
@@ -237,6 +252,11 @@ def _dependency(
     """Whether each piece's next kernel waits for its transfer, whether that can be told, and
     when the kernel was launched: `NEVER` where unknown, `LATER` where there is none.
     """
+    # A stream runs what is launched on it in that order, so a kernel on the stream of the transfer
+    # that was launched later waits for it. On another stream it waits only if that stream had been
+    # told to, after the transfer was launched (`sent`) and before the kernel was (`launched`): all
+    # by host times, which the order of launches follows. Without rows of such waits in the export,
+    # a kernel of another stream may have been told; that is not known, and is not guessed.
     trace = classified.trace
     has_kernel = kernel >= 0
     mine = launch_of_transfers(classified, launches, rows)[transfer]
@@ -269,7 +289,7 @@ def _dependency(
 
 
 def launch_of_transfers(classified: Classified, launches: Launches, rows: Transfers) -> Int64Array:
-    """Index into `HostSide.calls` of the call behind each transfer, -1 where there is none."""
+    """Index (n,) into `HostSide.calls` of the call behind each transfer, -1 where there is none."""
     trace = classified.trace
     call = np.full(len(rows), -1, np.int64)
     for table, mask in ((trace.copies, ~rows.by_kernel), (trace.kernels, rows.by_kernel)):
@@ -278,7 +298,7 @@ def launch_of_transfers(classified: Classified, launches: Launches, rows: Transf
 
 
 def in_graph(classified: Classified, rows: Transfers) -> BoolArray:
-    """Whether each transfer is a node of a CUDA graph launch."""
+    """Whether each transfer is a node of a CUDA graph launch; shape (n,)."""
     trace = classified.trace
     result = np.zeros(len(rows), np.bool_)
     for table, mask in ((trace.copies, ~rows.by_kernel), (trace.kernels, rows.by_kernel)):

@@ -22,6 +22,9 @@ from .operations import Operations
 PROMPT_NS = 20_000
 """A start later than this behind what it waited for has another reason than latency."""
 
+_LOOK_AHEAD = 16
+"""Copies behind a choice that are looked at as those that had waited for it."""
+
 
 class Bound(IntEnum):
     """What an operation last waited for."""
@@ -51,7 +54,7 @@ class Calibrated:
         return self.plan.graph.operations
 
     def run(self, duration_ns: Int64Array | None = None) -> Replayed:
-        """Replay with other durations, or with those of the trace."""
+        """Replay with other durations, of shape (n_operations,), or with those of the trace."""
         own = self.duration_ns if duration_ns is None else duration_ns
         return replay(self.plan, own.tolist(), self.engine_latency_ns.tolist(), self.arbitration)
 
@@ -158,19 +161,22 @@ def _decisions(graph: Graph, released: Int64Array) -> list[Decision]:
     """
     ops = graph.operations
     found: list[Decision] = []
+    columns = (ops.start_ns, ops.end_ns, ops.issued_ns, ops.stream, released)
+    start, end, issued, stream, ready = (column.tolist() for column in columns)
     for number in range(graph.n_engines):
-        own = np.flatnonzero(graph.engine == number)
-        own = own[np.lexsort((own, ops.start_ns[own]))].tolist()
+        own = np.flatnonzero(graph.engine == number).tolist()
+        own.sort(key=lambda op: (start[op], op))
+        if len({stream[op] for op in own}) < 2:
+            continue
         for i in range(1, len(own)):
-            free = int(ops.end_ns[own[i - 1]])
-            last = int(ops.stream[own[i - 1]])
+            free, last = end[own[i - 1]], stream[own[i - 1]]
             late: set[int] = set()
-            for j in own[i:]:
-                if int(ops.issued_ns[j]) > free:
+            for op in own[i : i + _LOOK_AHEAD]:
+                if issued[op] > free:
                     break
-                if released[j] < free:
-                    late.add(int(ops.stream[j]))
-            took = int(ops.stream[own[i]])
-            if len(late) > 1 and last not in late and took in late and took != last:
+                if ready[op] < free:
+                    late.add(stream[op])
+            took = stream[own[i]]
+            if len(late) > 1 and last not in late and took in late:
                 found.append(Decision(last, tuple(sorted(late)), took))
     return found

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.arrays import Int64Array
-from .operations import Kind, Operations
+from .operations import Operations, OpKind
 
 _OVERLAPPING_SHARE = 0.95
 """So many of the groups must have run at the same time, else these are not collectives."""
 
 
 def collective_groups(ops: Operations) -> tuple[Int64Array, tuple[int, ...]]:
-    """The collective of each operation, -1 for none, and the time of its own that each takes.
+    """The collective of each operation (n,), -1 for none, and the own time that each takes.
 
     The k-th kernel of a name on every device that runs it is one collective. Its own time is that
     from the last start to the first end: before that its kernels wait for each other.
     """
     group = np.full(len(ops), -1, np.int64)
     cost: list[int] = []
-    comm = np.flatnonzero((ops.kind == Kind.COMM) & (ops.table == 0) & ~ops.fixed)
+    comm = np.flatnonzero((ops.kind == OpKind.COMM) & (ops.table == 0) & ~ops.fixed)
     for name in np.unique(ops.name[comm]).tolist():
         own = comm[ops.name[comm] == name]
         devices = np.unique(ops.device[own]).tolist()

@@ -78,14 +78,14 @@ class Model:
         return max(errors, key=abs)
 
     def measure(self, run: Replayed, kept: BoolArray | None = None) -> Outcome:
-        """What a replay comes to."""
+        """What a replay comes to; `kept` is a mask of shape (n_operations,)."""
         start, end = times(run, len(self.operations))
         return outcome(self.operations, self.borders, start, end, kept)
 
     def idle(
         self, device: int, start_ns: Int64Array, end_ns: Int64Array, edges: Sequence[int]
     ) -> IntervalSet:
-        """Instants within steps at which no operation hides a transfer of a device."""
+        """Instants within steps at which no operation (n,) hides a transfer of a device."""
         ops = self.operations
         work = (ops.device == device) & np.isin(ops.kind, WORK)
         window = IntervalSet.from_spans([edges[0]], [edges[-1]])
@@ -93,7 +93,7 @@ class Model:
 
 
 def times(run: Replayed, n: int) -> tuple[Int64Array, Int64Array]:
-    """Start and end of the first n nodes, which are the operations."""
+    """Start and end of the first n nodes, which are the operations; both of shape (n,)."""
     return np.array(run.start_ns[:n], np.int64), np.array(run.end_ns[:n], np.int64)
 
 
@@ -102,10 +102,12 @@ def build_model(
     launches: Launches,
     windows: Sequence[StepWindow],
     most_steps: int | None = None,
+    most_operations: int | None = None,
 ) -> Model | str:
     """The model of a trace's steady steps; why there is none, where there is not.
 
-    `windows` are the steps that the report measures. At most `most_steps` steps are replayed.
+    `windows` are the steps that the report measures. At most `most_steps` steps are replayed, and
+    none where these have more than `most_operations`.
     """
     chosen = segment(classified, launches, windows, most_steps)
     if chosen is None:
@@ -114,6 +116,8 @@ def build_model(
     ops = operations(classified, launches, chosen)
     if not len(ops):
         return "none of the GPU work of its steps was recorded in single operations"
+    if most_operations is not None and len(ops) > most_operations:
+        return f"{len(ops):,} operations are more than a report replays: nsysoverlap whatif does"
     graph = build_graph(classified.trace, launches, ops)
     calibrated = calibrate(graph)
     borders = find_borders(ops, chosen)

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from .calls import LONG_AGO_NS
 from .graph import Edge, Graph
-from .operations import COPIES, Kind, Operations
+from .operations import COPIES, Operations, OpKind
 
 SMALL_BYTES = 1 << 20
 """Smaller copies (losses, indices) stay where they are."""
@@ -34,11 +34,11 @@ class Matching:
 
     @classmethod
     def of(cls, ops: Operations, kept: BoolArray) -> Matching:
-        """Match the kept copies of some operations that are large enough to matter."""
+        """Match the copies of some operations, those of `kept` (n,) large enough to matter."""
         copies = np.flatnonzero(
             np.isin(ops.kind, COPIES) & kept & ~ops.fixed & (ops.n_bytes >= SMALL_BYTES)
         )
-        out = ops.kind[copies] == Kind.D2H
+        out = ops.kind[copies] == OpKind.D2H
         # A tensor is there to come back once it has left.
         moment = np.where(out, ops.end_ns[copies], ops.start_ns[copies])
         copies = copies[np.lexsort((copies, ~out, moment))]
@@ -46,7 +46,7 @@ class Matching:
         pairs: list[tuple[int, int]] = []
         for op in copies.tolist():
             size = away[int(ops.device[op]), int(ops.n_bytes[op])]
-            if ops.kind[op] == Kind.D2H:
+            if ops.kind[op] == OpKind.D2H:
                 size.append(op)
             elif size:
                 same_step = ops.step[size[-1]] == ops.step[op]
@@ -75,7 +75,7 @@ def move_copies(
     for source, node, _ in graph.order:
         before[node].append(source)
         after[source].append(node)
-    behind = _Behind(before, moved)
+    behind = _Behind(ops, before, moved)
     latency: defaultdict[int, int] = defaultdict(int)
     for _, node, lag in graph.order:
         latency[node] = max(latency[node], lag)
@@ -84,11 +84,11 @@ def move_copies(
         if source not in moved and node not in moved:
             order[source, node] = lag
     for copy in moved:
-        consumes = ops.kind[copy] == Kind.H2D
+        consumes = ops.kind[copy] == OpKind.H2D
         for node in after[copy]:
             if node in moved:
                 continue
-            is_consumer = consumes and node < len(ops) and ops.kind[node] == Kind.COMPUTE
+            is_consumer = consumes and node < len(ops) and ops.kind[node] == OpKind.COMPUTE
             if is_consumer:
                 order[copy, node] = latency[node]
             for source in behind.of(copy):
@@ -106,7 +106,8 @@ def move_copies(
     earliest = list(graph.earliest_ns)
     for copy in moved:
         earliest[copy] = LONG_AGO_NS
-    first = [copy for copy in moved if not any(node == copy for _, node in order)]
+    waiting = {node for _, node in order}
+    first = [copy for copy in moved if copy not in waiting]
     kept_issue: tuple[Edge, ...] = tuple((issue[c], c, 0) for c in first if c in issue)
     return replace(
         graph,
@@ -118,26 +119,24 @@ def move_copies(
 
 
 class _Behind:
-    """What a moved copy waits for, looking through other moved copies."""
+    """What a moved copy waits for, looking through other moved copies.
 
-    def __init__(self, before: dict[int, list[int]], moved: set[int]) -> None:
-        self._before, self._moved = before, moved
+    Of each stream only the last operation: the others come before it anyway.
+    """
+
+    def __init__(self, ops: Operations, before: dict[int, list[int]], moved: set[int]) -> None:
+        self._stream, self._n = ops.stream.tolist(), len(ops)
         self._known: dict[int, tuple[int, ...]] = {}
+        # A copy waits for what was issued before it, so that is known by then.
+        for copy in sorted(moved):
+            last: dict[int, int] = {}
+            for node in before[copy]:
+                for source in self._known.get(node, ()) if node in moved else (node,):
+                    key = self._stream[source] if source < self._n else -source
+                    last[key] = max(source, last.get(key, source))
+            self._known[copy] = tuple(sorted(last.values()))
 
     def of(self, copy: int) -> tuple[int, ...]:
-        if copy not in self._known:
-            found: dict[int, None] = {}
-            stack, seen = list(self._before[copy]), set()
-            while stack:
-                node = stack.pop()
-                if node in seen:
-                    continue
-                seen.add(node)
-                if node in self._moved:
-                    stack += self._before[node]
-                else:
-                    found[node] = None
-            self._known[copy] = tuple(sorted(found))
         return self._known[copy]
 
 

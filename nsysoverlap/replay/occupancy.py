@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.arrays import Int64Array
-from .operations import COPIES, Kind, Operations
+from .operations import COPIES, Operations, OpKind
 
 LATE_NS = 20_000
 """So late a start has another reason than latency."""
@@ -69,7 +69,7 @@ def _found(ops: Operations, released_ns: Int64Array) -> list[Held]:
                 (ops.start_ns[near] < start - _HOLDS_NS)
                 & (ops.stream[near] != ops.stream[op])
                 & (near != op)
-                & (ops.kind[near] != Kind.COMM)
+                & (ops.kind[near] != OpKind.COMM)
             ]
             if len(near):
                 kernel = int(near[0])

@@ -17,7 +17,7 @@ from ..steps.projection import StepWindow
 UNKNOWN = -1
 
 
-class Kind(IntEnum):
+class OpKind(IntEnum):
     """What an operation is to the model."""
 
     COMPUTE = 0
@@ -32,9 +32,9 @@ class Kind(IntEnum):
     KERNEL_D2H = 6
 
 
-COPIES = (Kind.H2D, Kind.D2H)
-TRANSFERS = {"h2d": (Kind.H2D, Kind.KERNEL_H2D), "d2h": (Kind.D2H, Kind.KERNEL_D2H)}
-WORK = (Kind.COMPUTE, Kind.COMM)
+COPIES = (OpKind.H2D, OpKind.D2H)
+TRANSFERS = {"h2d": (OpKind.H2D, OpKind.KERNEL_H2D), "d2h": (OpKind.D2H, OpKind.KERNEL_D2H)}
+WORK = (OpKind.COMPUTE, OpKind.COMM)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Operations:
 
     @property
     def duration_ns(self) -> Int64Array:
-        """Duration of each."""
+        """Duration of each; shape (n,)."""
         return self.end_ns - self.start_ns
 
 
@@ -140,8 +140,9 @@ def operations(classified: Classified, launches: Launches, chosen: Segment) -> O
     """The rows of a segment, by host time of issue, then start."""
     trace = classified.trace
     low = min(chosen.cut_ns.values())
+    high = max(steps[-1].end_ns for steps in chosen.windows.values())
     parts = [
-        _table(classified, launches, number, name, low)
+        _table(classified, launches, number, name, (low, high))
         for number, name in enumerate(("kernel", "memcpy", "memset"))
     ]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -170,12 +171,13 @@ def operations(classified: Classified, launches: Launches, chosen: Segment) -> O
 
 
 def _table(
-    classified: Classified, launches: Launches, number: int, name: str, low: int
+    classified: Classified, launches: Launches, number: int, name: str, span: tuple[int, int]
 ) -> dict[str, Any]:
-    """Columns of the rows of one table that ended after a host time."""
+    """Columns of the rows of one table that touch a span of time."""
     trace = classified.trace
     table, role = trace.tables[name], classified.roles[name]
-    row = np.flatnonzero(table.end_ns > low)
+    low, high = span
+    row = np.flatnonzero(table.end_ns[: np.searchsorted(table.start_ns, high, "right")] > low)
     row = row[~np.isin(role[row], (Role.UNIFIED_H2D, Role.UNIFIED_D2H))]
     call = launches.of(table, row)
     issued = np.zeros(len(row), np.int64)
@@ -212,10 +214,10 @@ def _bytes(classified: Classified, name: str, row: Int64Array) -> Int64Array:
 
 
 def _kinds(role: UInt8Array, by_kernel: bool) -> Int64Array:
-    kinds = np.full(max(Role) + 1, Kind.OTHER, np.int64)
-    kinds[Role.COMPUTE], kinds[Role.COMM] = Kind.COMPUTE, Kind.COMM
-    kinds[Role.H2D] = Kind.KERNEL_H2D if by_kernel else Kind.H2D
-    kinds[Role.D2H] = Kind.KERNEL_D2H if by_kernel else Kind.D2H
+    kinds = np.full(max(Role) + 1, OpKind.OTHER, np.int64)
+    kinds[Role.COMPUTE], kinds[Role.COMM] = OpKind.COMPUTE, OpKind.COMM
+    kinds[Role.H2D] = OpKind.KERNEL_H2D if by_kernel else OpKind.H2D
+    kinds[Role.D2H] = OpKind.KERNEL_D2H if by_kernel else OpKind.D2H
     return kinds[role]
 
 

@@ -18,7 +18,7 @@ from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief
 from ..result.model import Overlap, Relief
 from ..roles.rules import Role
-from .operations import TRANSFERS, Kind, Operations, Segment
+from .operations import TRANSFERS, Operations, OpKind, Segment
 
 DIRECTIONS = ("h2d", "d2h", "both")
 
@@ -91,7 +91,7 @@ class Borders:
     tail_ns: int
 
     def at(self, start_ns: Int64Array, end_ns: Int64Array, mine: BoolArray) -> list[int]:
-        """When they are, given when each operation started and ended."""
+        """When they are, given when each operation started and ended; columns of shape (n,)."""
         last = int(end_ns[mine].max()) + self.tail_ns
         return [last if op is None else int(start_ns[op]) for op in self.operations]
 
@@ -123,6 +123,8 @@ def outcome(
     traced: bool = False,
 ) -> Outcome:
     """Measure operations that ran at some times; those that are not `kept` are no transfers.
+
+    Columns have shape (n_operations,).
 
     With `traced` the steps are those of the trace, else they begin where their work does now.
     """
@@ -157,7 +159,7 @@ def _lanes(
     end_ns: Int64Array,
     kept: BoolArray | None,
 ) -> Lanes:
-    def union(kind: Kind) -> IntervalSet:
+    def union(kind: OpKind) -> IntervalSet:
         rows = mine & (ops.kind == kind)
         return IntervalSet.from_spans(start_ns[rows], end_ns[rows])
 
@@ -169,9 +171,9 @@ def _lanes(
     by_kernel = ops.table[rows] == 0
     is_h2d = np.isin(ops.kind[rows], TRANSFERS["h2d"])
     return Lanes(
-        compute=union(Kind.COMPUTE),
-        comm=union(Kind.COMM),
-        other=union(Kind.OTHER),
+        compute=union(OpKind.COMPUTE),
+        comm=union(OpKind.COMM),
+        other=union(OpKind.OTHER),
         unified=IntervalSet.empty(),
         opaque=IntervalSet.empty(),
         transfers=Transfers(

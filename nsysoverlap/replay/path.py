@@ -9,18 +9,18 @@ import numpy as np
 
 from .engine import Replayed
 from .model import Model, times
-from .operations import Kind
+from .operations import OpKind
 
 HOST = "host"
 LATENCY = "start latency"
 _NAMES = {
-    Kind.COMPUTE: "compute",
-    Kind.COMM: "communication",
-    Kind.H2D: "H2D copies",
-    Kind.KERNEL_H2D: "H2D copies",
-    Kind.D2H: "D2H copies",
-    Kind.KERNEL_D2H: "D2H copies",
-    Kind.OTHER: "other GPU work",
+    OpKind.COMPUTE: "compute",
+    OpKind.COMM: "communication",
+    OpKind.H2D: "H2D copies",
+    OpKind.KERNEL_H2D: "H2D copies",
+    OpKind.D2H: "D2H copies",
+    OpKind.KERNEL_D2H: "D2H copies",
+    OpKind.OTHER: "other GPU work",
 }
 
 
@@ -123,7 +123,7 @@ class _Walker:
                 node = max(self._members[group], key=lambda one: (self._run.start_ns[one], one))
             start = self._run.start_ns[node]
             if start < until:
-                self.add(_NAMES[Kind(self._kind[node])], node, max(start, begin), until)
+                self.add(_NAMES[OpKind(self._kind[node])], node, max(start, begin), until)
                 until = max(start, begin)
         return self._behind(node, until, begin)
 

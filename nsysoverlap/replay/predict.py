@@ -9,7 +9,7 @@ import numpy as np
 
 from .clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
 from .model import Model
-from .operations import Kind
+from .operations import OpKind
 from .outcome import Outcome
 from .scenario import Changed, Scenario, change
 
@@ -47,7 +47,13 @@ def predict(
 
     Raises `UsageError` for a scenario that the trace does not allow, and `CycleError`.
     """
-    changed = change(model, scenario, op_names)
+    return of_changed(model, scenario, change(model, scenario, op_names), law)
+
+
+def of_changed(
+    model: Model, scenario: Scenario, changed: Changed, law: ClockLaw | None = None
+) -> Prediction:
+    """The same for what a scenario has changed already."""
     plain = run(model, changed)
     settled = by_law(model, changed, plain, law or DEFAULT_LAW)
     if law is not None:
@@ -64,7 +70,7 @@ def run(model: Model, changed: Changed, slowdown: float = 1.0) -> Outcome:
     duration = changed.duration_ns
     if slowdown != 1:
         ops = model.operations
-        scaled = (ops.kind == Kind.COMPUTE) & ~ops.fixed
+        scaled = (ops.kind == OpKind.COMPUTE) & ~ops.fixed
         duration = np.where(scaled, np.rint(duration * slowdown), duration).astype(np.int64)
     return model.measure(changed.calibrated.run(duration), changed.kept)
 

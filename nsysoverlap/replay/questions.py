@@ -185,7 +185,10 @@ def _gpu(name: str, gpu_name: str | None) -> Part:
 
 
 def sweep_factors(text: str, n: int = 13) -> tuple[float, ...]:
-    """`link=0.25:16` as rates relative to now, evenly apart on a logarithmic scale, with 1."""
+    """`link=0.25:16` as rates relative to now, evenly apart on a logarithmic scale, with 1.
+
+    Raises `UsageError` for anything else.
+    """
     what, equals, values = text.partition("=")
     low, colon, high = values.partition(":")
     if what.strip() != "link" or not equals or not colon:

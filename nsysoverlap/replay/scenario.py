@@ -14,7 +14,7 @@ from .calibrate import Calibrated
 from .engine import prepare
 from .model import Model
 from .moves import Matching, move_copies
-from .operations import TRANSFERS, Kind, Operations
+from .operations import TRANSFERS, Operations, OpKind
 
 FloatArray = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def change(
     )
     changed.duration_ns[ops.fixed] = ops.duration_ns[ops.fixed]
     if scenario.drop is not None:
-        changed = _drop(changed, scenario, op_names() if op_names else [])
+        changed = without(changed, _named(ops, scenario, op_names() if op_names else []))
     if scenario.moves:
         graph = move_copies(
             changed.calibrated.plan.graph,
@@ -124,18 +124,16 @@ def _speed(ops: Operations, moving: BoolArray, link: Link) -> float:
 def _scale_kernels(model: Model, duration: FloatArray, scenario: Scenario) -> FloatArray:
     ops = model.operations
     matrix = model.is_matrix_kernel
-    compute = ops.kind == Kind.COMPUTE
+    compute = ops.kind == OpKind.COMPUTE
     duration = duration.copy()
     duration[compute & matrix] /= scenario.compute
     duration[compute & ~matrix] /= scenario.memory
-    duration[(ops.kind == Kind.OTHER)] /= scenario.memory
+    duration[(ops.kind == OpKind.OTHER)] /= scenario.memory
     return duration
 
 
-def _drop(changed: Changed, scenario: Scenario, names: list[str]) -> Changed:
-    """Transfers that do not happen take no time and no engine, and nobody waits for them."""
-    calibrated = changed.calibrated
-    ops, graph = calibrated.operations, calibrated.plan.graph
+def _named(ops: Operations, scenario: Scenario, names: list[str]) -> BoolArray:
+    """The transfers that a scenario drops."""
     assert scenario.drop is not None
     moving = np.isin(ops.kind, [kind for kinds in TRANSFERS.values() for kind in kinds])
     gone = np.zeros(len(ops), np.bool_)
@@ -149,15 +147,19 @@ def _drop(changed: Changed, scenario: Scenario, names: list[str]) -> Changed:
             if known
             else "There are no transfers in the replayed steps.",
         )
-    fixed = ops.fixed
-    duration = np.where(gone & ~fixed, 0, changed.duration_ns)
-    dropped = set(np.flatnonzero(gone & ~fixed).tolist())
-    free = [edge for edge in graph.awaited if edge[0] in dropped]
-    graph = replace(graph.without(free), engine=np.where(gone & ~fixed, -1, graph.engine))
-    graph = graph.prompt(dropped)
+    return gone
+
+
+def without(changed: Changed, gone: BoolArray) -> Changed:
+    """The operations of `gone` (n,) take no time and no engine, and nobody waits for them."""
+    calibrated = changed.calibrated
+    graph, free = calibrated.plan.graph, gone & ~calibrated.operations.fixed
+    dropped = set(np.flatnonzero(free).tolist())
+    graph = graph.without([edge for edge in graph.awaited if edge[0] in dropped])
+    graph = replace(graph, engine=np.where(free, -1, graph.engine)).prompt(dropped)
     return replace(
         changed,
         calibrated=replace(calibrated, plan=prepare(graph)),
-        duration_ns=duration,
+        duration_ns=np.where(free, 0, changed.duration_ns),
         kept=changed.kept & ~gone,
     )

@@ -20,9 +20,11 @@ from .parts import (
     Effective,
     Evidence,
     Finding,
+    Gain,
     KernelReport,
     OperationReport,
     Rate,
+    ReplayReport,
     Slowdown,
     StepReport,
     combine_kernels,
@@ -51,6 +53,7 @@ __all__ = [
     "Effective",
     "Evidence",
     "Finding",
+    "Gain",
     "Gpu",
     "HealthEntry",
     "KernelReport",
@@ -62,6 +65,7 @@ __all__ = [
     "OverlapReport",
     "Rate",
     "Relief",
+    "ReplayReport",
     "Slowdown",
     "StepReport",
     "StreamReport",
@@ -223,6 +227,7 @@ class TraceReport:
     capture: Mapping[str, str] = field(default_factory=dict)
     framework: Later[Program | None] = None
     components: Later[tuple[Program, ...]] = ()
+    replay: Later[ReplayReport | None] = None
 
 
 GUESSED = "a guess from repeating kernels"
@@ -357,7 +362,7 @@ class OverlapReport(Document):
 
     @classmethod
     def restored(cls, known: Mapping[str, Any]) -> OverlapReport:
-        """From the values of a file, whose totals must be what follows from the devices."""
+        """From the values of a file; raises `ValueError` where its totals are no sum of devices."""
         report = cls(**{name: value for name, value in known.items() if name != "totals"})
         wrong = report.totals.unlike(known["totals"])
         if wrong is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
-from ..core.json_model import Count, End, GbPerS, Inline, OneOf, Share
+from ..core.json_model import Count, End, GbPerS, Inline, Later, OneOf, Share
 from .numbers import Overlap, Relief, TimeBudget, share
 
 
@@ -50,6 +50,17 @@ class OperationReport:
     overlap: Inline[Overlap]
     exposed_per_step_ns: Count | None = None
     followed_by: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others, in any report."""
+        return self.op, self.label, self.direction
+
+    def exposed(self, *, per_step: bool) -> int:
+        """Exposed time in ns, of the mean step where that is asked for and known."""
+        if per_step and self.exposed_per_step_ns is not None:
+            return self.exposed_per_step_ns
+        return self.overlap.exposed_ns
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class Slowdown:
 
     @classmethod
     def restored(cls, known: Mapping[str, Any]) -> Slowdown:
-        """From the values of a file; the share is computed anew."""
+        """From the values of a file; raises `ValueError` where they contradict each other."""
         if known["compared_ns"] > known["beside_ns"]:
             raise ValueError("compared_ns is more than beside_ns")
         return cls(**{name: known[name] for name in known if name not in cls.json_last})
@@ -177,11 +188,45 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """What a step wins when the cause of a finding is gone, replayed: a range, in ns.
+
+    `scenario` says what was replayed.
+    """
+
+    low_ns: int
+    high_ns: int
+    scenario: str
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What replaying two steady steps of a trace says; see `nsysoverlap whatif`.
+
+    `error` is that of the unmodified replay, signed, a share of the step `step_ns`. `withheld`
+    says why nothing rests on it, None where something may. No order of the same copies makes a
+    step shorter than `bound_step_ns`; the exposed times are those of that order, `kept_bytes` the
+    offloaded bytes then still on the device. `bound_withheld` says why there is no bound.
+    """
+
+    step_ns: Count | None = None
+    replay_step_ns: Count | None = None
+    error: float | None = None
+    withheld: str | None = None
+    bound_step_ns: Count | None = None
+    bound_exposed_h2d_ns: Count | None = None
+    bound_exposed_d2h_ns: Count | None = None
+    kept_bytes: int | None = None
+    bound_withheld: str | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something wrong or worth knowing: what, why, what it costs a step, and what to do.
 
     `severity` is warning or note. `cost_ns` is per step where there are steps, else over the
-    whole window; 0 where it has no price of its own.
+    whole window; 0 where it has no price of its own. It is no bound of what there is to win:
+    `gain` is that, where a scenario of a tested kind could be replayed.
     """
 
     code: str
@@ -191,10 +236,15 @@ class Finding:
     remedy: str
     cost_ns: Count = 0
     evidence: tuple[Evidence, ...] = ()
+    gain: Later[Gain | None] = None
 
-    def urgency(self) -> tuple[bool, int, str]:
-        """Sort key: warnings before notes, what costs more first."""
-        return self.severity != "warning", -self.cost_ns, self.code
+    def urgency(self) -> tuple[bool, bool, int, int, str]:
+        """Sort key: warnings before notes, then the low end of the gain, then what costs more.
+
+        What has no known gain comes after what has one.
+        """
+        low = 0 if self.gain is None else self.gain.low_ns
+        return self.severity != "warning", self.gain is None, -low, -self.cost_ns, self.code
 
 
 def combine_operations(parts: Sequence[OperationReport]) -> tuple[OperationReport, ...]:

@@ -51,7 +51,7 @@ def _answer(report: OverlapReport) -> str:
     exposed = f"{format_ns(total.exposed_ns)} were" if total.exposed_ns else "nothing was"
     hidden = format_share(total.hidden_share)
     answer = f"{hidden} of {what} ran behind compute{behind_comm}; {exposed} exposed"
-    answer += f"{_a_step(report)}."
+    answer += f"{_a_step(report)}.{_instead(report)}"
     migrated = _migrated_bytes(report)
     if migrated > total.bytes:
         answer += f" Unified memory migrated {format_bytes(migrated)} besides."
@@ -66,6 +66,26 @@ def _a_step(report: OverlapReport) -> str:
         return ""
     where = " on the worst device" if len(report.devices) > 1 else ""
     return f", a mean of {format_ns(round(a_step))} a step{where}"
+
+
+def _instead(report: OverlapReport) -> str:
+    """Where the time goes if not into transfers; '' where they may matter."""
+    codes = {finding.code for finding in report.findings}
+    loading, little = "one-time-transfers" in codes, "immaterial-transfers" in codes
+    if not (loading or little):
+        return ""
+    why = (
+        "All of them lie before the first kernel or after the last: data is loaded once"
+        if loading
+        else "That is less than 0.1 % of the time"
+    )
+    budget = report.time_budget
+    rest = {"compute": budget.compute_ns, "exposed communication": budget.comm_ns}
+    rest |= {"other work": budget.other_ns, "opaque graphs": budget.opaque_ns}
+    rest |= {"idle": budget.idle_ns}
+    ordered = sorted(rest.items(), key=lambda item: -item[1])
+    shown = [f"{name} {format_share(ns / budget.total_ns)}" for name, ns in ordered if ns][:3]
+    return f" {why}; the GPU's time is {', '.join(shown)}."
 
 
 def _opaque_range(report: OverlapReport) -> tuple[float, float] | None:

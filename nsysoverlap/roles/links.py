@@ -42,6 +42,9 @@ def _c2c(gbps: float, measured: str) -> LinkPeak:
 
 
 # Board partners and laptop makers wire fewer lanes than the chip has.
+C2C = "NVLink-C2C"
+"""How the source of a peak of that link begins."""
+_INTEGRATED = re.compile(r"\b(Xavier|Orin|Thor|Tegra|Jetson|GB10)\b", re.IGNORECASE)
 _UNKNOWN_LANES = re.compile(r"Laptop|Mobile|with Max-Q|\bSFF\b")
 
 _PEAKS: tuple[tuple[str, LinkPeak], ...] = (
@@ -68,6 +71,11 @@ def link_for(gpu_name: str | None) -> LinkPeak | None:
     if not gpu_name or _UNKNOWN_LANES.search(gpu_name):
         return None
     return next((peak for pattern, peak in _PEAKS if re.search(pattern, gpu_name)), None)
+
+
+def is_integrated(gpu_name: str | None) -> bool:
+    """Whether a GPU shares the memory of the CPU, so that mapped memory needs no copy."""
+    return bool(gpu_name and _INTEGRATED.search(gpu_name))
 
 
 def parse_link_override(text: str) -> LinkOverride:

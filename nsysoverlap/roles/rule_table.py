@@ -1,87 +1,30 @@
-"""The rules as data: what a kernel name or a copy's numbers say about what the GPU was doing.
+"""The rules as data: what a kernel name says about what the GPU was doing.
 
-Both tables are ordered and the first match wins. A new kernel family is one `Rule` here; its
-`examples` are real names, and a test demands that each is won by its own rule.
+The table is ordered and the first match wins. A new kernel family is one `Rule` here, or in
+`transfer_rules` where it moves host memory; its `examples` are real names, and a test demands that
+each is won by its own rule.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from enum import IntEnum
-from functools import cached_property
+from .rule_kinds import COPY_RULES, CopyRule, Role, Rule
+from .transfer_rules import TRANSFER_RULES
 
-from ..trace.cupti import CopyKind
-
-
-class Role(IntEnum):
-    """What an activity counts as in the metric; fits in uint8."""
-
-    COMPUTE = 0
-    COMM = 1
-    H2D = 2
-    D2H = 3
-    OTHER = 4
-    UNIFIED_H2D = 5
-    UNIFIED_D2H = 6
-    OPAQUE = 7
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One kernel family: names that `pattern` is found in take `role`.
-
-    The patterns of this file are searched in the qualified name (no return type, template
-    arguments or parameters). With `needs_proof` a launch takes `role` only if it is as slow as
-    a host link, and is compute otherwise.
-    """
-
-    name: str
-    category: str
-    role: Role
-    pattern: str
-    examples: tuple[str, ...] = ()
-    why: str = ""
-    needs_proof: bool = False
-
-    @cached_property
-    def regex(self) -> re.Pattern[str]:
-        """`pattern`, compiled."""
-        return re.compile(self.pattern)
-
-
-@dataclass(frozen=True)
-class CopyRule:
-    """Copies of one of `copy_kinds` that meet the conditions set here."""
-
-    name: str
-    role: Role
-    copy_kinds: tuple[CopyKind, ...]
-    why: str
-    both_on_device: bool = False
-    """Source and destination memory must both be device memory."""
-    between_devices: bool = False
-    """Source and destination device must be known and differ."""
-
+__all__ = ["COPY_RULES", "KERNEL_RULES", "CopyRule", "Role", "Rule"]
 
 KERNEL_RULES: tuple[Rule, ...] = (
+    *TRANSFER_RULES,
     Rule(
-        "xla-host-write",
-        "transfer kernel",
-        Role.D2H,
-        r"^wrapped_dynamic_update_slice",
-        ("wrapped_dynamic_update_slice_2", "wrapped_dynamic_update_slice_3"),
-        "XLA writes an offloaded tensor to pinned host memory with a kernel.",
-        needs_proof=True,
-    ),
-    Rule(
-        "xla-host-read",
-        "transfer kernel",
-        Role.H2D,
-        r"^wrapped_dynamic_slice",
-        ("wrapped_dynamic_slice", "wrapped_dynamic_slice_1"),
-        "XLA reads an offloaded tensor from pinned host memory with a kernel.",
-        needs_proof=True,
+        "library",
+        "compute",
+        Role.COMPUTE,
+        r"^triton_(poi|per|red|tem|for)_|(^|::)(at::native|cub|thrust)::",
+        (
+            "triton_red_fused_all_reduce_mul_3",
+            "void at::native::reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float>>(T3)",
+            "void cub::CUB_200200_900_NS::DeviceReduceKernel<T1>(T1)",
+        ),
+        "Kernels of these libraries and compilers compute, whatever they are named after.",
     ),
     Rule(
         "xla-fusion",
@@ -167,11 +110,12 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "nvshmem",
         Role.COMM,
         r"^(barrier|sync|sync_all|alltoall|broadcast|fcollect|rdxn|reducescatter)"
-        r"_on_stream_kernel(_\w+)?$",
+        r"_on_stream_kernel(_\w+)?$|(^|::)_?(signal_)?wait_until\w*_on_stream_kernel$",
         (
             "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)",
             "void alltoall_on_stream_kernel<char>(int, T1 *, const T1 *, unsigned long)",
             "sync_all_on_stream_kernel_warp()",
+            "_wait_until_all_on_stream_kernel(int *)",
         ),
         "An NVSHMEM collective that the host put on a stream.",
     ),
@@ -179,22 +123,54 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "deepep",
         "deepep",
         Role.COMM,
-        r"(^|::)(deep_ep|hybrid_ep)::|^(cached_)?notify_(dispatch|combine)$",
+        r"(^|::)(deep_ep|hybrid_ep|uccl::(intranode|internode|internode_ll))::"
+        r"|(^|::)(intranode|internode|internode_ll)::(dispatch|combine|(cached_)?notify\w*|barrier"
+        r"|clean_low_latency_buffer)$|^(cached_)?notify_(dispatch|combine)$"
+        r"|(^|::)((hybrid_)?(dispatch|combine)|pp_send|engram_fetch)_impl$",
         (
             "void deep_ep::internode::dispatch<false, 4>(int4*)",
             "void deep_ep::intranode::combine<__nv_bfloat16, (int)8, (int)768, (int)4096>(T1 *)",
             "void deep_ep::internode_ll::dispatch<(bool)1, (bool)1, (int)6144>(void *, void *)",
             "void primus_turbo::deep_ep::intranode::notify_dispatch<8>(int const*)",
             "cached_notify_combine",
+            "void uccl::internode_ll::combine<(bool)1>(void *)",
+            "void internode::dispatch<(bool)0>(int4 *)",
+            "hybrid_dispatch_impl",
         ),
-        "DeepEP sends tokens to their experts (dispatch) or back (combine).",
+        "DeepEP, UCCL-EP and HybridEP send tokens to their experts (dispatch) or back (combine).",
+    ),
+    Rule(
+        "pplx",
+        "pplx",
+        Role.COMM,
+        r"(^|::)a2a_(dispatch|combine)_(send|recv)_kernel$|(^|::)(dispatch|combine)Kernel$",
+        (
+            "a2a_dispatch_send_kernel(int)",
+            "void pplx::a2a::dispatchKernel<true>(int)",
+            "void <unnamed>::combineKernel<__nv_bfloat16>(T1 *)",
+        ),
+        "The all-to-all of pplx-kernels and pplx-garden.",
+        arguments=r"a2a_|pplx::|Kernel<",
+    ),
+    Rule(
+        "mori",
+        "mori",
+        Role.COMM,
+        r"(^|::)(Ep(Dispatch|Combine)[A-Z]\w*|ShmemBarrier\w*|OneShotAll(2all|Gather|Reduce)\w*)$",
+        (
+            "EpDispatchIntraNodeKernel_bf16",
+            "void mori::moe::EpCombineSync<T1>(T1 *)",
+            "ShmemBarrierAllBlock",
+            "OneShotAll2allKernel",
+        ),
+        "MORI sends tokens to their experts, or waits for the others.",
     ),
     Rule(
         "cross-device-reduce",
         "custom all-reduce",
         Role.COMM,
         r"(^|::)(cross_device_(reduce|all_gather|reduce_scatter)"
-        r"|reduce_scatter_cross_device_store)",
+        r"|reduce_scatter_cross_device_store|quickreduce::|allreduce_prototype_(one|two)shot)",
         (
             "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, "
             "vllm::RankSignals, vllm::Signal*, __nv_bfloat16*, int, int)",
@@ -202,20 +178,24 @@ KERNEL_RULES: tuple[Rule, ...] = (
             "sglang::RankSignals, sglang::Signal*, __half*, int, int)",
             "cross_device_reduce_1stage",
             "aiter::reduce_scatter_cross_device_store",
+            "void quickreduce::allreduce_prototype_twoshot<T1>(T1)",
         ),
-        "The all-reduce of vLLM, SGLang and AITER over peer memory.",
+        "The all-reduce of vLLM, SGLang and AITER over peer memory, and quickreduce.",
     ),
     Rule(
         "tensorrt-llm-all-reduce",
         "custom all-reduce",
         Role.COMM,
         r"(^|::)(([Oo]ne|[Tt]wo)[Ss]hotAll[Rr]educe\w*Kernel|lowPrecision\w*AllReduceKernel"
-        r"|allreduce_fusion_kernel_\w+|rmsNormLamport|multiGpuBarrierKernel)",
+        r"|(moe(reduce|finalize)_)?allreduce_fusion_kernel\w*|rmsNormLamport|lamport_style_\w+"
+        r"|multiGpuBarrierKernel)",
         (
             "void tensorrt_llm::kernels::oneShotAllReduceKernel<__nv_bfloat16, (int)2, (bool)1, "
             "(bool)0>(tensorrt_llm::kernels::AllReduceParams)",
             "twoShotAllReduceKernel",
             "lowPrecisionTwoShotAllReduceKernel",
+            "moefinalize_allreduce_fusion_kernel_oneshot_lamport",
+            "lamport_style_one_shot_all_reduce_norm_kernel",
             "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport"
             "<(flashinfer::trtllm_allreduce_fusion::AllReduceFusionPattern)1, __nv_bfloat16, 8, "
             "false, false>(flashinfer::trtllm_allreduce_fusion::AllReduceFusionParams"
@@ -232,9 +212,13 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "tensorrt-llm-all-to-all",
         "custom all-to-all",
         Role.COMM,
-        r"(^|::)(moe_comm::|moeA2A\w+Kernel|moeAllToAllKernel)",
-        ("tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel", "moeA2ACombineKernel"),
-        "TensorRT-LLM sends tokens to their experts or back.",
+        r"(^|::)(moe_comm::|moeA2A\w*Kernel|moeAllToAllKernel|ulysses_a2a_kernel)",
+        (
+            "tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel",
+            "moeA2ACombineKernel",
+            "ulysses_a2a_kernel",
+        ),
+        "TensorRT-LLM or FlashInfer sends tokens to their experts or back.",
     ),
     Rule(
         "userbuffers",
@@ -252,14 +236,16 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "symmetric-memory",
         "symmetric memory",
         Role.COMM,
-        r"(^|::)(multimem_(one_shot_)?(all_reduce|reduce|all_gather|reduce_scatter)"
-        r"|(one|two)_shot_all_reduce)_kernel(_inplace)?$|^c10d::symmetric_memory::",
+        r"(^|::)(multimem_(all_reduce|one_shot|reduce|all_gather|reduce_scatter)\w*"
+        r"|(one|two)_shot_all_reduce\w*|(lsa_)?(put|wait)_signal_kernel)$"
+        r"|^c10d::symmetric_memory::",
         (
             "void <unnamed>::multimem_all_reduce_kernel<c10::BFloat16, (int)16>(T1 *)",
             "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>"
             "(c10::BFloat16**, unsigned long, unsigned long, unsigned int**, unsigned long, "
             "unsigned long)",
             "one_shot_all_reduce_kernel",
+            "lsa_put_signal_kernel",
             "c10d::symmetric_memory::barrier_kernel",
         ),
         "A collective of PyTorch's symmetric memory.",
@@ -281,8 +267,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
         "msccl",
         "msccl",
         Role.COMM,
-        r"^mscclKernel_|^mscclpp::(collective|algorithm)::"
-        r"|^(allreduce(Packet|Fullmesh|NvlsPacket)|allgatherFullmesh2?)$",
+        r"^mscclKernel_|(^|::)mscclpp::|^(allreduce(AllPairs|Nvls\w*|Packet|Rsag\w*|Fullmesh)"
+        r"|allgatherFullmesh2?)$",
         (
             "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)",
             "mscclpp::collective::allreducePacket",
@@ -305,37 +291,8 @@ KERNEL_RULES: tuple[Rule, ...] = (
         r"",
         (
             "nvjet_sm90_tst_128x160_64x5_2x1_v_bz_NNT",
-            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor"
-            "<float>, std::array<char *, (unsigned long)1>>(int, T2, T3)",
             "wrapped_concatenate_7",
         ),
         "No other rule takes it.",
     ),
 )
-
-COPY_RULES: tuple[CopyRule, ...] = (
-    CopyRule(
-        "unified-h2d", Role.UNIFIED_H2D, (CopyKind.UVM_HTOD,), "Unified memory moved to the GPU."
-    ),
-    CopyRule(
-        "unified-d2h", Role.UNIFIED_D2H, (CopyKind.UVM_DTOH,), "Unified memory moved to the host."
-    ),
-    CopyRule(
-        "staged-peer-copy",
-        Role.COMM,
-        (CopyKind.HTOD, CopyKind.DTOH),
-        "One half of a GPU-to-GPU copy that goes through the host.",
-        both_on_device=True,
-    ),
-    CopyRule("h2d", Role.H2D, (CopyKind.HTOD, CopyKind.HTOA), "Host memory to the GPU."),
-    CopyRule("d2h", Role.D2H, (CopyKind.DTOH, CopyKind.ATOH), "GPU memory to the host."),
-    CopyRule("peer-copy", Role.COMM, (CopyKind.PTOP,), "GPU to GPU."),
-    CopyRule(
-        "peer-copy-by-device",
-        Role.COMM,
-        (CopyKind.DTOD,),
-        "Device-to-device copy between two GPUs.",
-        between_devices=True,
-    ),
-)
-"""Copies that none of these takes are `Role.OTHER`."""

@@ -38,8 +38,6 @@ __all__ = [
 
 MIN_TRANSFER_KERNEL_NS = 20_000
 BYTES_PER_THREAD_AT_MOST = 16
-BYTES_PER_THREAD = 8
-"""What a thread of XLA's bf16 host copy kernels was seen to move."""
 RATE_LIMIT = 500e9
 """Bytes/s; stands in for a quarter of the memory bandwidth where the trace does not state it."""
 
@@ -116,7 +114,7 @@ class RuleSet:
     def _built_in(self, name: str) -> int:
         qualified = qualified_name(name)
         for index, rule in enumerate(self.kernel_rules, start=len(self.user_rules)):
-            if rule.regex.search(qualified):
+            if rule.matches(name, qualified):
                 return index
         return len(self.rules) - 1
 
@@ -158,7 +156,7 @@ class Classified:
 
     @cached_property
     def roles(self) -> dict[str, UInt8Array]:
-        """Roles by table, keyed as `Trace.tables`; memsets are OTHER, graph launches OPAQUE."""
+        """Roles (n,) by table, keyed as `Trace.tables`; memsets are OTHER, graphs OPAQUE."""
         return {
             "kernel": self.kernel_role,
             "memcpy": self.copy_role,
@@ -167,7 +165,7 @@ class Classified:
         }
 
     def kernel_rows(self, device: int, role: Role) -> Int64Array:
-        """Rows of the kernels of one role on one device, rising."""
+        """Rows (n,) of the kernels of one role on one device, rising."""
         key = (device, role)
         if key not in self._kernel_rows:
             rows = self.trace.rows_on(device, "kernel")
@@ -194,6 +192,7 @@ def classify(trace: Trace, rules: RuleSet | None = None) -> Classified:
     needs_proof = np.array([rule.needs_proof for rule in rules.rules], np.bool_)[rule]
     is_transfer = ~needs_proof | _slow_as_a_host_link(trace, row, threads)
     row, threads = row[is_transfer], threads[is_transfer]
+    each = np.array([rule.bytes_per_thread for rule in rules.rules], np.int64)
     kernel_role[row] = role_of_rule[rule[is_transfer]]
     return Classified(
         trace=trace,
@@ -203,7 +202,7 @@ def classify(trace: Trace, rules: RuleSet | None = None) -> Classified:
         name_rule=name_rule,
         estimated_row=row,
         # Nonsense for a shape must not add up beyond int64.
-        estimated_bytes=np.minimum(threads, 2**58 // max(1, len(row))) * BYTES_PER_THREAD,
+        estimated_bytes=np.minimum(threads, 2**58 // max(1, len(row))) * each[rule[is_transfer]],
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.errors import UsageError
 from ..core.threads import each
 from ..core.window import Window
-from ..findings import find_all
+from ..findings import find
 from ..findings.context import Context
 from ..health import judge
 from ..measure.case import DeviceCase, device_case
@@ -25,6 +25,7 @@ from ..steps.launches import Launches
 from ..steps.plan import StepPlan, StepSpec, plan_steps, steps_in_window
 from ..trace.load import read_trace
 from ..trace.model import Trace
+from .replaying import replayed
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
         tuple(own.op.tolist() for own in labels),
         framework.name,
     )
+    replay, findings = replayed(plan, cases, devices, find(context, threads), options.clock)
     return OverlapReport(
         traces=(
             TraceReport(
@@ -141,6 +143,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 capture=trace.info.capture,
                 framework=framework,
                 components=components,
+                replay=replay,
             ),
         ),
         health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
@@ -148,7 +151,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
         basis=_basis(plan, options),
         operations=operations,
         kernels=measure_kernels(cases, threads=threads),
-        findings=find_all(context, threads),
+        findings=findings,
         attribution=attribution,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import takewhile
+from statistics import median
 from typing import Any
 
 from ..core.formatting import NONE, clean_text, short_kernel
@@ -58,17 +59,15 @@ def _barred(
         yield Cell(one, one.value, one.value / most) if most and one.value is not None else one
 
 
-def summary_row(
-    name: str,
-    middle: Callable[[Sequence[Any]], Any],
-    columns: Sequence[Column[Row]],
-    rows: Sequence[Row],
-) -> tuple[str, ...]:
-    """One value for each column over all rows, each for itself, behind the name of what it is."""
+_SUMMARIES: dict[str, Callable[[Sequence[Any]], Any]] = {"median": median, "min": min, "max": max}
+
+
+def summary_row(name: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> tuple[str, ...]:
+    """The `median`, `min` or `max` of each column over all rows, behind its name."""
     cells = []
     for column in columns:
         known = [value for row in rows if (value := column.take(row)) is not None]
-        value = middle([Fraction(v) for v in known]) if known else None
+        value = _SUMMARIES[name]([Fraction(v) for v in known]) if known else None
         cells.append(format_cell(value, column.unit))
     return (name, *cells)
 

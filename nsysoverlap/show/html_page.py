@@ -14,10 +14,12 @@ from ..core.formatting import clean_text, number_of
 from ..core.palette import COLORS, ON_DARK
 from ..judge.comparison import Comparison
 from ..judge.history_store import Trend
+from ..replay.answer import WhatIf
 from ..result.device_names import device_names
 from ..result.model import OverlapReport
 from .blocks import Block, Section, Table
-from .html_report import report_parts
+from .curve import curve_svg
+from .html_report import Part, report_parts
 from .html_timeline import timeline_json
 from .interface import Layout
 from .sections import Result, sections_of
@@ -85,6 +87,8 @@ def _title(result: Result) -> str:
             return f"{result.a} and {result.b}"
         case Trend():
             return result.name
+        case WhatIf():
+            return f"what if: {result.path}"
         case OverlapReport():
             names: Sequence[str] = [trace.path for trace in result.traces]
         case _:
@@ -96,9 +100,11 @@ def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
     """Those that hold anything; what is `drawn` are the devices of the timeline."""
     found = []
     for section in sections_of(result, EVERYTHING):
-        parts = [(_macro(section, block), block) for block in section.blocks]
+        parts: list[Part] = [(_macro(section, block), block) for block in section.blocks]
         if isinstance(result, OverlapReport):
             parts = report_parts(result, section, parts, drawn)
+        if isinstance(result, WhatIf) and section.name == "link":
+            parts += [("drawing", svg) for svg in (curve_svg(result),) if svg]
         if parts:
             found.append(PageSection(section.name, section.title, tuple(parts)))
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays import Int64Array
-from ..draw.timeline_model import DeviceTimeline, Lane, Stretches, Timeline
+from ..draw.timeline import DeviceTimeline, Lane, Stretches, Timeline
 
 
 def timeline_json(timeline: Timeline, names: Sequence[str]) -> str:
@@ -35,20 +35,22 @@ def _device(device: DeviceTimeline, name: str, origin: int) -> dict[str, Any]:
         "from": device.start_ns - origin,
         "to": device.end_ns - origin,
         "measured": [[start - origin, end - origin] for start, end in device.measured],
-        "steps": [[s.start_ns - origin, s.end_ns - origin, s.label] for s in device.steps],
-        "lanes": [_lane(lane, origin) for lane in device.lanes],
+        "steps": [
+            [s.start_ns - origin, s.end_ns - origin, device.step_name(s)] for s in device.steps
+        ],
+        "lanes": [_lane(lane, device.streams, origin) for lane in device.lanes],
         "exposed": {key: _stretches(part, origin) for key, part in device.exposed.items()},
     }
 
 
-def _lane(lane: Lane, origin: int) -> dict[str, Any]:
+def _lane(lane: Lane, streams: Int64Array, origin: int) -> dict[str, Any]:
     merged = lane.n_activities > len(lane)
     return {
         "kind": lane.kind,
         "activities": lane.n_activities,
         **_spans(lane.start_ns, lane.end_ns, origin),
         "name": lane.name.tolist(),
-        "stream": lane.stream.tolist(),
+        "stream": streams[lane.stream].tolist(),
         "n": lane.n.tolist() if merged else None,
         "busy": lane.busy_ns.tolist() if merged else None,
         "bytes": lane.n_bytes.tolist() if lane.n_bytes.any() else None,

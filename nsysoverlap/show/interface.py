@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..draw.timeline_model import Timeline
+from ..draw.timeline import Timeline
 from .view import View
 
 

@@ -6,12 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ..core.formatting import format_at, format_ns, number_of
+from ..core.formatting import format_at, format_ns, format_range, number_of
 from ..result.model import Evidence, Finding, OverlapReport
 from .blocks import Block, Entries, Entry, Paragraph
 from .view import View
 
 N_TOP = 5
+COSTS_NO_EXPOSURE = ("hiding-costs-", "gpu-idle-beside-offload", "unified-memory")
+"""Codes that begin so cost slower kernels, not exposed time."""
 N_EXAMPLES = 3
 _NUMBERS = re.compile(r"[\d.,]+")
 
@@ -56,12 +58,24 @@ def _trace(finding: Finding) -> str | None:
 
 def _entry(report: OverlapReport, group: Sequence[Finding], n_examples: int) -> Entry:
     finding, *others = group
-    per_step = " a step" if report.basis.n_steps else ""
-    cost = f"{format_ns(finding.cost_ns)}{per_step}: " if finding.cost_ns else ""
-    title = f"{cost}{finding.title.rstrip('.')} ({finding.code})"
+    title = f"{_price(report, finding)}{finding.title.rstrip('.')} ({finding.code})"
     text = tuple(part for part in (finding.detail, _fix(finding), _elsewhere(others)) if part)
     examples = tuple(_example(report, row) for row in finding.evidence[:n_examples])
     return Entry(title, text, examples)
+
+
+def _price(report: OverlapReport, finding: Finding) -> str:
+    """What it costs and, where that was replayed, what a step wins without it."""
+    per_step = " a step" if report.basis.n_steps else ""
+    cost = f"{format_ns(finding.cost_ns)}{per_step}"
+    if finding.gain is not None:
+        alone = ", this rank alone" if len(report.traces) > 1 else ""
+        gain = format_range(finding.gain.low_ns, finding.gain.high_ns)
+        return f"gain {gain}{per_step}{alone} ({format_ns(finding.cost_ns)} exposed): "
+    if not finding.cost_ns:
+        return ""
+    unknown = not finding.code.startswith(COSTS_NO_EXPOSURE)
+    return f"{cost} exposed, gain unknown: " if unknown else f"{cost}: "
 
 
 def _fix(finding: Finding) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from statistics import median
-
-from ..core.formatting import format_bytes, format_ns, format_rate, format_span
+from ..core.formatting import format_bytes, format_error, format_ns, format_rate, format_span
 from ..result.device_names import FEW_DEVICES, device_names
-from ..result.model import DeviceReport, OverlapReport, Rate, Relief, Slowdown, format_share
+from ..result.model import (
+    DeviceReport,
+    OverlapReport,
+    Rate,
+    Relief,
+    ReplayReport,
+    Slowdown,
+    format_share,
+)
 from .blocks import Block, Paragraph, Table
 from .view import View
 
@@ -21,16 +27,19 @@ def gain_section(report: OverlapReport, view: View) -> list[Block]:
         return [Paragraph(lowest)] if lowest else []
     tables: list[Block] = []
     for name, device in zip(device_names(report), report.devices, strict=True):
-        rows = _rows(device, in_full=view.by == "op")
+        replay = next((t.replay for t in report.traces if t.path == device.trace), None)
+        rows = _rows(device, replay, in_full=view.by == "op")
         if rows:
             tables.append(Table(f"Gain and cost, {name}", ("", ""), tuple(rows), n_words=2))
     return tables
 
 
-def _rows(device: DeviceReport, in_full: bool) -> list[tuple[str, str]]:
+def _rows(
+    device: DeviceReport, replay: ReplayReport | None, in_full: bool
+) -> list[tuple[str, str]]:
     if not (device.both.n or device.both.wall_ns):
         return []
-    texts = [("relief", _relief_text(device)), ("at best", _bounds_text(device))]
+    texts = [("relief", _relief_text(device)), *_bound_rows(device, replay)]
     effective = device.effective
     if effective is not None:
         if in_full:
@@ -74,25 +83,50 @@ def _relief_text(device: DeviceReport) -> str:
     return text
 
 
-def _bounds_text(device: DeviceReport) -> str:
+def _bound_rows(device: DeviceReport, replay: ReplayReport | None) -> list[tuple[str, str]]:
+    """The shortest step by the order of work, and what no order hides; or why that is not known."""
+    share = _share_text(device)
+    if replay is None:
+        return [("at best", f"{share} (a bound, not a promise).")] if share else []
+    error = "" if replay.error is None else f" The replay is off by {format_error(replay.error)}."
+    if replay.bound_step_ns is None:
+        reason = replay.bound_withheld or replay.withheld
+        return [("bound", f"None by order: {reason}.{error}")]
+    now = format_span(replay.step_ns or 0)
+    text = (
+        f"No order of these copies makes a step shorter than {format_span(replay.bound_step_ns)}, "
+        f"now {now}.{error}"
+    )
+    return [("bound", text), *_left_rows(device, replay)]
+
+
+def _left_rows(device: DeviceReport, replay: ReplayReport) -> list[tuple[str, str]]:
+    """What stays exposed in the best order, and why."""
+    h2d, d2h = replay.bound_exposed_h2d_ns or 0, replay.bound_exposed_d2h_ns or 0
+    if not h2d + d2h:
+        return []
+    n = len(device.steps) or 1
+    parts = [
+        f"{format_ns(left)} of {name}, whose engine is busy {format_ns(overlap.wall_ns // n)}"
+        for name, left, overlap in (("H2D", h2d, device.h2d), ("D2H", d2h, device.d2h))
+        if left
+    ]
+    compute = format_ns(device.time_budget.compute_ns // n)
+    text = (
+        f"Exposed even then: {' and '.join(parts)} beside {compute} of compute, of which a D2H "
+        "runs beside what comes after its tensor is made, an H2D beside what comes before it is "
+        "needed."
+    )
+    return [("no order", text)]
+
+
+def _share_text(device: DeviceReport) -> str:
     bounds = device.bounds
-    if bounds is None:
+    if bounds is None or bounds.best_hidden_share is None:
         return ""
-    parts = []
-    if bounds.best_hidden_share is not None:
-        work = "compute or communication" if device.time_budget.comm_ns else "compute"
-        short = " (there is no more of it)" if bounds.best_hidden_share < 1 else ""
-        parts.append(f"{format_share(bounds.best_hidden_share)} behind {work}{short}")
-    if bounds.window_ns_without_exposed is not None:
-        best = format_span(bounds.window_ns_without_exposed)
-        if device.steps:
-            now = format_span(round(median(step.duration_ns for step in device.steps)))
-            what = f"a median step of {best} with nothing exposed, now {now}"
-        else:
-            now = format_span(device.window_ns[1] - device.window_ns[0])
-            what = f"{best} for the whole with nothing exposed, now {now}"
-        parts.append(what)
-    return f"{'; '.join(parts)} (bounds, not promises)." if parts else ""
+    work = "compute or communication" if device.time_budget.comm_ns else "compute"
+    short = " (there is no more of it)" if bounds.best_hidden_share < 1 else ""
+    return f"{format_share(bounds.best_hidden_share)} behind {work}{short}"
 
 
 def _rate_text(hidden: Rate, exposed: Rate) -> str:
@@ -131,11 +165,12 @@ def _slowdown_text(slowdown: Slowdown, n_steps: int) -> str:
             "nothing up."
         )
     change = slowdown.ratio - 1
-    if abs(change) < _NOTICEABLE:
-        effect = f"No slower beside transfers, within {format_share(_NOTICEABLE, 0)}"
+    if change < _NOTICEABLE:
+        # Transfers speed nothing up: what is faster beside them is so by chance.
+        within = f", within {format_share(_NOTICEABLE, 0)}" if change > -_NOTICEABLE else ""
+        effect = f"No slower beside transfers{within}"
     else:
-        how = "slower" if change > 0 else "faster"
-        effect = f"{format_share(abs(change))} {how} beside transfers{_cost(slowdown, n_steps)}"
+        effect = f"{format_share(change)} slower beside transfers{_cost(slowdown, n_steps)}"
     spread = ""
     if slowdown.p10_ratio is not None and slowdown.p90_ratio is not None:
         spread = f", p10-p90 {slowdown.p10_ratio:.2f}x-{slowdown.p90_ratio:.2f}x"

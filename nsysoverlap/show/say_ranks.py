@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..core.formatting import NONE, format_ns
+from ..core.formatting import format_ns
 from ..core.limits import Unit, format_value
+from ..result.columns import Column, lifted, named
 from ..result.device_names import rank_name
 from ..result.metrics import STEP_MEDIAN
-from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, format_share
-from .blocks import Block, Table
+from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget
+from ..result.quantities import BUDGET, OVERLAP
+from .blocks import Block
+from .cells import summary_row, table_of
 
 MAX_RANKS = 16
 """More ranks than these are shown by their worst ones only."""
@@ -83,29 +86,41 @@ def worst_rank(rows: Sequence[RankRow]) -> RankRow:
     return max(rows, key=lambda row: row.exposed_ns)
 
 
-_QUANTITIES: tuple[tuple[str, Unit, Callable[[RankRow], float | int | None]], ...] = (
-    ("H2D bytes", Unit.BYTES, lambda row: row.h2d.bytes + row.h2d.bytes_estimated),
-    ("D2H bytes", Unit.BYTES, lambda row: row.d2h.bytes + row.d2h.bytes_estimated),
-    ("H2D rate", Unit.RATE, lambda row: row.h2d.gb_per_s),
-    ("D2H rate", Unit.RATE, lambda row: row.d2h.gb_per_s),
-    ("H2D behind compute", Unit.SHARE, lambda row: row.h2d.hidden_share),
-    ("D2H behind compute", Unit.SHARE, lambda row: row.d2h.hidden_share),
-    ("compute time", Unit.TIME, lambda row: row.budget.compute_ns),
-    ("communication time", Unit.TIME, lambda row: row.budget.comm_ns),
-    ("idle time", Unit.TIME, lambda row: row.budget.idle_ns),
-    ("step time", Unit.TIME, lambda row: row.step_ns),
+_HIDDEN = named(OVERLAP, "hidden_share")
+_SHARES: tuple[Column[RankRow], ...] = (
+    *lifted(_HIDDEN, lambda row: row.h2d, heading="H2D hidden"),
+    *lifted(_HIDDEN, lambda row: row.d2h, heading="D2H hidden"),
+    *lifted(_HIDDEN, lambda row: row.both, heading="both hidden"),
 )
+_STEP = Column[RankRow]("step_ns", Unit.TIME, "", lambda row: row.step_ns, "step time")
+_UNLIKE = named(OVERLAP, "size", "gb_per_s", "hidden_share")
+_TIMES = named(BUDGET, "compute_ns", "comm_ns", "idle_ns")
+
+
+def _called(headings: str, columns: Sequence[Column[RankRow]]) -> list[Column[RankRow]]:
+    pairs = zip(headings.split(", "), columns, strict=True)
+    return [replace(column, heading=heading) for heading, column in pairs]
+
+
+_QUANTITIES: tuple[Column[RankRow], ...] = (
+    *_called("H2D bytes, H2D rate, H2D behind compute", lifted(_UNLIKE, lambda row: row.h2d)),
+    *_called("D2H bytes, D2H rate, D2H behind compute", lifted(_UNLIKE, lambda row: row.d2h)),
+    *_called("compute time, communication time, idle time", lifted(_TIMES, lambda row: row.budget)),
+    _STEP,
+)
+"""In what ranks may differ."""
 
 
 def differences(rows: Sequence[RankRow], rank: RankRow) -> tuple[Difference, ...]:
     """In what a rank differs from the median of the others by 5 % or more, the most first."""
     others = [row for row in rows if row is not rank]
     found = []
-    for what, unit, take in _QUANTITIES:
-        value = take(rank)
-        known = [Fraction(v) for v in map(take, others) if v is not None]
+    for column in _QUANTITIES:
+        value = column.take(rank)
+        known = [Fraction(v) for v in map(column.take, others) if v is not None]
         if value is not None and known:
-            found.append(Difference(what, unit, Fraction(value), statistics.median(known)))
+            middle = statistics.median(known)
+            found.append(Difference(column.heading, column.unit, Fraction(value), middle))
     notable = [d for d in found if d.value != d.others and d.deviation >= _NOTABLE]
     return tuple(sorted(notable, key=lambda d: -d.deviation))
 
@@ -119,40 +134,20 @@ def ranks_section(report: OverlapReport) -> list[Block]:
     shown = list(rows)
     if len(rows) > MAX_RANKS:
         shown = sorted(rows, key=lambda row: -row.exposed_ns)[:SHOWN_OF_MANY]
-    cells = [*_spread(rows, has_steps), *(_cells(row, has_steps) for row in shown)]
-    per_step = f", {STEP_MEDIAN}" if has_steps else ""
-    columns = ["rank", "H2D hidden", "D2H hidden", "both hidden", f"exposed{per_step}"]
-    columns += ["step time"] if has_steps else []
+    exposed = f"exposed, {STEP_MEDIAN}" if has_steps else "exposed"
+    columns = (
+        *_SHARES,
+        Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
+        *([_STEP] if has_steps else []),
+    )
     title = f"Ranks, {len(rows)}"
     if len(shown) < len(rows):
         title += f", the {len(shown)} most exposed"
-    return [Table(title, tuple(columns), tuple(cells), _worst_note(rows))]
-
-
-def _cells(row: RankRow, has_steps: bool) -> tuple[str, ...]:
-    shares = (part.hidden_share for part in (row.h2d, row.d2h, row.both))
-    step = (NONE if row.step_ns is None else format_ns(row.step_ns),) if has_steps else ()
-    return (row.name, *map(format_share, shares), format_ns(row.exposed_ns), *step)
-
-
-def _spread(rows: Sequence[RankRow], has_steps: bool) -> list[tuple[str, ...]]:
-    """Least, median and most of each column, each for itself."""
-    takes: list[tuple[Callable[[RankRow], float | int | None], Callable[[float], str]]] = [
-        (lambda row: row.h2d.hidden_share, format_share),
-        (lambda row: row.d2h.hidden_share, format_share),
-        (lambda row: row.both.hidden_share, format_share),
-        (lambda row: row.exposed_ns, lambda ns: format_ns(round(ns))),
-    ]
-    if has_steps:
-        takes.append((lambda row: row.step_ns, lambda ns: format_ns(round(ns))))
-    result = []
-    for name, pick in (("min", min), ("median", statistics.median), ("max", max)):
-        cells = []
-        for take, show in takes:
-            values = [value for value in map(take, rows) if value is not None]
-            cells.append(show(pick(values)) if values else NONE)
-        result.append((name, *cells))
-    return result
+    names = Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank")
+    table = table_of(title, [names, *columns], shown, _worst_note(rows))
+    # Each column for itself.
+    spread = [summary_row(name, columns, rows) for name in ("min", "median", "max")]
+    return [replace(table, rows=(*spread, *table.rows))]
 
 
 def _worst_note(rows: Sequence[RankRow]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 from ..core.limits import Unit
 from ..result.columns import Column, Place, at, lifted, named
@@ -72,7 +71,7 @@ def _steps_block(name: str, device: DeviceReport, steps: Sequence[StepReport]) -
     columns = at(STEP, Place.TEXT)
     names = Column[StepReport]("step", Unit.NAME, "", partial(_marked, steps), "step")
     single = table_of(title, [names, *columns], _shown(steps), _note(steps))
-    summary = [summary_row(name, middle, columns, steps) for name, middle in _MIDDLES.items()]
+    summary = [summary_row(name, columns, steps) for name in _SUMMARIES]
     return replace(single, rows=(*summary, *single.rows))
 
 
@@ -97,7 +96,7 @@ def steps_table(report: OverlapReport, most: int) -> Table | None:
 
 _Named = tuple[str, StepReport]
 _DEVICE = Column[_Named]("device", Unit.NAME, "", lambda pair: pair[0], "device")
-_MIDDLES: dict[str, Callable[[Sequence[Any]], Any]] = {"median": median, "min": min, "max": max}
+_SUMMARIES = ("median", "min", "max")
 
 
 def _shown(steps: Sequence[StepReport]) -> list[StepReport]:
@@ -140,7 +139,7 @@ def _note(steps: Sequence[StepReport]) -> str:
 def _times(steps: Sequence[StepReport]) -> tuple[str, ...]:
     """Median, least and most step time."""
     duration = named(STEP, "duration_ns")
-    return tuple(summary_row("", middle, duration, steps)[1] for middle in _MIDDLES.values())
+    return tuple(summary_row(name, duration, steps)[1] for name in _SUMMARIES)
 
 
 def _each_device(groups: Sequence[tuple[str, DeviceReport, list[StepReport]]]) -> Table:
@@ -149,7 +148,7 @@ def _each_device(groups: Sequence[tuple[str, DeviceReport, list[StepReport]]]) -
     rows = tuple(
         (
             *(_owner(device, name, steps), str(len(steps)), *_times(steps)),
-            *summary_row("", median, medians, steps)[1:],
+            *summary_row("median", medians, steps)[1:],
         )
         for name, device, steps in groups
     )

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from ..core.formatting import NONE, format_bytes, format_ns, format_share, number_of
+from ..core.formatting import (
+    NONE,
+    format_bytes,
+    format_error,
+    format_ns,
+    format_range,
+    format_share,
+    number_of,
+)
 from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
-from .blocks import Block, Paragraph, Table, cleaned
+from .blocks import Block, Paragraph, Section, Table
 
 _NOW = "as now"
 
 
-def whatif_blocks(result: WhatIf) -> list[Block]:
-    """Everything to print, in order, free of control characters."""
-    blocks: list[Block] = [Paragraph(headline(result), _tone(result)), Paragraph(_basis(result))]
+def whatif_sections(result: WhatIf) -> list[Section]:
+    """Everything to print, in order."""
+    said = (Paragraph(headline(result), _tone(result)), Paragraph(_basis(result)))
+    answers: list[Block] = []
     if result.withheld is None:
-        blocks += [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
-        blocks += _sweep(result)
-    blocks += [Paragraph(_sentence(note)) for note in result.notes]
-    return [cleaned(block) for block in blocks]
+        answers = [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
+    return [
+        Section("summary", "Summary", said),
+        Section("answers", "Answers", tuple(answers)),
+        Section("link", "Link", tuple(_sweep(result) if result.withheld is None else ())),
+        Section("notes", "Notes", tuple(Paragraph(_sentence(note)) for note in result.notes)),
+    ]
 
 
 def headline(result: WhatIf) -> str:
@@ -27,25 +39,12 @@ def headline(result: WhatIf) -> str:
     if not result.scenarios:
         return f"{now}."
     first = result.scenarios[0]
-    return f"{now}; {first.name} it would take {step_range(first)}."
+    return f"{now}; {first.name} it would take {stepformat_range(first)}."
 
 
-def step_range(answer: ScenarioAnswer) -> str:
+def stepformat_range(answer: ScenarioAnswer) -> str:
     """The predicted step as a range, or one time where both ends are the same."""
-    return _range(answer.step_low_ns, answer.step_high_ns)
-
-
-def _range(low: int, high: int) -> str:
-    """`258.9 to 296.0 ms`: the unit stands once where it is the same."""
-    first, last = format_ns(low), format_ns(high)
-    if first == last:
-        return first
-    (number, unit), other = first.split(" "), last.split(" ")[1]
-    return f"{number if unit == other else first} to {last}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.2f} %"
+    return format_range(answer.step_low_ns, answer.step_high_ns)
 
 
 def _tone(result: WhatIf) -> str:
@@ -55,9 +54,10 @@ def _tone(result: WhatIf) -> str:
 def _basis(result: WhatIf) -> str:
     parts = [f"{result.path}, {number_of(result.n_steps, 'step')} replayed ({result.basis})."]
     if result.replay_error is not None:
-        worst = f", of single steps to {_percent(result.worst_step_error or 0.0)}"
+        error = format_error(result.replay_error)
+        worst = format_error(result.worst_step_error or 0.0)
         parts.append(
-            f"Unmodified the replay is off by {_percent(result.replay_error)} of the step{worst}: "
+            f"Unmodified the replay is off by {error} of the step, of single steps to {worst}: "
             "necessary for what follows, and no evidence for it."
         )
     if result.withheld is None:
@@ -70,7 +70,7 @@ def _scenarios(result: WhatIf) -> list[Block]:
     rows = tuple(
         (
             answer.name,
-            step_range(answer),
+            stepformat_range(answer),
             _gain(result, answer),
             format_ns(answer.h2d.exposed_ns),
             format_ns(answer.d2h.exposed_ns),
@@ -97,7 +97,7 @@ def _gain(result: WhatIf, answer: ScenarioAnswer) -> str:
     base = result.replay_step_ns or 0
     if answer.name == _NOW:
         return NONE
-    return _range(base - answer.step_high_ns, base - answer.step_low_ns)
+    return format_range(base - answer.step_high_ns, base - answer.step_low_ns)
 
 
 def _relief(answer: ScenarioAnswer) -> str:

@@ -45,7 +45,7 @@ class Launches:
         return stalls_of(self._trace, self.of)
 
     def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
-        """Index into `host.calls` of the call behind each row, -1 where there is none."""
+        """Index (n,) into `host.calls` of the call behind each row, -1 where there is none."""
         stream, correlation = table.stream, table.correlation_id
         if rows is not None:
             stream, correlation = stream[rows], correlation[rows]
@@ -120,7 +120,7 @@ class Nests:
     def innermost(self, calls: Int64Array) -> Int64Array:
         """Index into `host.ranges` of the innermost push/pop range around each call; -1 without.
 
-        `calls` indexes `host.calls`; -1 gives -1.
+        `calls` (n,) indexes `host.calls`; -1 gives -1. The result is (n,).
         """
         host = self._host
         result = np.full(len(calls), -1, np.int64)

@@ -49,7 +49,7 @@ _SERVING = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class MarkerKind:
     """What a text may mark; `around` is true for epochs and loops, which hold steps."""
 
     name: str
@@ -64,7 +64,7 @@ class Marker:
     0: ranges of different threads that overlap are one step.
     """
 
-    kind: Kind
+    kind: MarkerKind
     global_pid: int
     ranges: Int64Array
     step: Int64Array
@@ -76,20 +76,20 @@ class Marker:
 
 
 @lru_cache(maxsize=1 << 14)
-def kind_of(text: str) -> Kind | None:
+def kind_of(text: str) -> MarkerKind | None:
     """What the ranges of a text may mark; None for phases and all that holds no word for a step."""
     if match := _XLA_MODULE.search(text):
-        return Kind(f"XlaModule {match['module']}")
+        return MarkerKind(f"XlaModule {match['module']}")
     text = without_suffix(text)
     for pattern, name in _SERVING:
         if pattern.search(text):
-            return Kind(f"NVTX ranges '{name}'")
+            return MarkerKind(f"NVTX ranges '{name}'")
     around, is_step = bool(_AROUND.search(text)), bool(STEP_LIKE.search(text))
     if not (around or is_step) or _PHASE.search(text):
         return None
     # In `epoch 0, step 12` the step is what counts, but a warm-up step is no step to measure.
     warm_up = bool(re.search(r"warm[ _-]?up", text, re.IGNORECASE))
-    return Kind(f"NVTX ranges {_DIGITS.sub('N', text)!r}", warm_up or not is_step)
+    return MarkerKind(f"NVTX ranges {_DIGITS.sub('N', text)!r}", warm_up or not is_step)
 
 
 def step_label(text: str) -> str:
@@ -100,7 +100,7 @@ def step_label(text: str) -> str:
 
 def candidate_markers(host: HostSide) -> list[Marker]:
     """All groups of ranges whose texts may mark steps, process by process."""
-    texts: dict[Kind, list[int]] = {}
+    texts: dict[MarkerKind, list[int]] = {}
     for code, text in enumerate(host.texts):
         kind = kind_of(text)
         if kind is not None:
@@ -124,7 +124,7 @@ def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
     )
     with bounded(too_long):
         texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
-    kind = Kind(f"NVTX ranges that match {pattern}")
+    kind = MarkerKind(f"NVTX ranges that match {pattern}")
     found = _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, texts)))
     if not found:
         there_are = repeating_ranges(host)
@@ -171,7 +171,7 @@ def repeating_ranges(host: HostSide, least: int = 1) -> str:
     return ", ".join(f"{name[:_N_SHOWN]!r} ({count[name]:,} x)" for name in ordered[:3])
 
 
-def _markers(host: HostSide, kind: Kind, ranges: Int64Array) -> list[Marker]:
+def _markers(host: HostSide, kind: MarkerKind, ranges: Int64Array) -> list[Marker]:
     """The ranges of a kind that lie in no other one of the same thread, process by process."""
     ranges = _outermost(host, ranges)
     pids = host.thread_pid[host.ranges.thread[ranges]]

@@ -150,6 +150,8 @@ class Projection:
 def last_end(borders: Int64Array, gpu_end: int, host_end: int | None, others: Int64Array) -> int:
     """Where the last step ends, whose last GPU row ends at `gpu_end` and host range at `host_end`.
 
+    `borders` are the starts of all steps, of shape (n_steps,).
+
     What the host does after the last GPU event (a CPU optimizer) belongs to the step as it does in
     the steps before: up to the end of its range or to the shortest of the periods before,
     whichever is later than the last GPU event and earlier than the other, and never past the next

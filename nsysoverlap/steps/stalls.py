@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..trace import schema
+from ..trace.cupti import MemoryKind
 from ..trace.host import ALL_STREAMS, NEVER, HostSide
 from ..trace.model import Activities, Trace
 
@@ -16,7 +17,6 @@ PAUSE_NS = 1_000_000
 """A process that makes no call for longer than this may be waiting, though no call says so."""
 RESUMED_NS = 2_000_000
 """It was if it went on at most so long after all that it had launched was done."""
-_PAGEABLE = 0
 
 CallOf = Callable[[Activities], Int64Array]
 """Index into `HostSide.calls` of the call behind each row of a table, -1 where there is none."""
@@ -48,7 +48,7 @@ class Stalls:
         return len(self.start_ns)
 
     def select(self, index: BoolArray | Int64Array) -> Stalls:
-        """The waits that a mask or an index picks."""
+        """The waits that a mask (n,) or an index (m,) picks."""
         return Stalls(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def of_process(self, global_pid: int) -> Stalls:
@@ -79,7 +79,8 @@ def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
     known = np.flatnonzero((row_call >= 0) & ~copies.from_graph)
     call = row_call[known]
     # An "async" copy from or to pageable memory holds its thread as well.
-    holds = (copies.src_kind[known] == _PAGEABLE) | (copies.dst_kind[known] == _PAGEABLE)
+    holds = copies.src_kind[known] == MemoryKind.PAGEABLE
+    holds |= copies.dst_kind[known] == MemoryKind.PAGEABLE
     if len(blocking):
         holds |= blocking[host.calls.name[call]]
     copy_call, copy_row = call[holds], known[holds]

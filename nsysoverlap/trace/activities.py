@@ -23,7 +23,7 @@ _LARGEST_COPY = 2**54
 # Of one table, so that all tables together still fit int64.
 _LARGEST_SUM = 2**61
 _STREAM_KEY = ("global_pid", "device_id", "context_id", "stream_id")
-_SMALL = {"copy_kind": np.uint8, "src_kind": np.uint8, "dst_kind": np.uint8}
+_SMALL = dict.fromkeys(("copy_kind", "src_kind", "dst_kind", "migration_cause"), np.uint8)
 _AXES = (*schema.GRID, *schema.BLOCK)
 _LARGEST_AXIS = 2**31 - 1
 _DEVICES = ("src_device", "dst_device")
@@ -57,7 +57,7 @@ class Columns:
 
     def copies(self) -> Copies:
         """The columns of the MEMCPY table."""
-        names = ("n_bytes", "copy_kind", "src_kind", "dst_kind", *_DEVICES, "graph_node_id")
+        names = ("n_bytes", *_SMALL, *_DEVICES, "graph_node_id")
         return Copies(**self._common(), **{name: self.values[name] for name in names})
 
     def kernels(self, shapes: LaunchShapes) -> Kernels:
@@ -145,7 +145,7 @@ def _check_sums(columns: dict[str, Any], table: str) -> None:
 
 
 def usable(block: Block, shift_ns: int) -> tuple[BoolArray, tuple[int, int, int]]:
-    """Mask of rows with a real time and readable ids, and the counts of the others by reason."""
+    """Mask (n,) of rows with a real time and readable ids, and counts of the others by reason."""
     start, end = block["start"], block["end"]
     bad = np.zeros(len(start), np.bool_)
     for values in block.values():

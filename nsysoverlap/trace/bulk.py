@@ -124,7 +124,7 @@ def _from_pages(
 
 
 def unreadable(values: Int64Array) -> BoolArray:
-    """Mask of the values that `read_blocks` could not read as integers."""
+    """Mask (n,) of the values that `read_blocks` could not read as integers."""
     mask: BoolArray = values == UNREADABLE
     return mask
 

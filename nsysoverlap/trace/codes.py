@@ -45,7 +45,7 @@ class Codes:
         return self._lookup(values)
 
     def find(self, values: Int64Array) -> Int64Array:
-        """Codes of `values`, -1 for those not seen before."""
+        """Codes of `values` (n,), -1 for those not seen before."""
         return _find(self._index, values)
 
     def values(self) -> Int64Array:

@@ -45,6 +45,8 @@ COPY_KINDS = (
 MEMORY_KINDS = tuple(kind.name.lower() for kind in MemoryKind)
 """Names of `MemoryKind` by value."""
 
+PREFETCH = 1
+"""ENUM_CUDA_UNIF_MEM_MIGRATION: a migration that the program asked for."""
 HOST_COPIES = (CopyKind.HTOD, CopyKind.DTOH, CopyKind.HTOA, CopyKind.ATOH)
 """Copies between host and device."""
 MIGRATIONS = (CopyKind.UVM_HTOD, CopyKind.UVM_DTOH, CopyKind.UVM_DTOD)

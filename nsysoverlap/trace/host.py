@@ -79,7 +79,7 @@ class StreamWaits:
         return len(self.wait_ns)
 
     def sources(self, waiting: Int32Array | Int64Array) -> list[int]:
-        """The streams that any of some streams was ever told to wait for, rising."""
+        """The streams that any of some streams (n,) was ever told to wait for, rising."""
         mine = self.record_stream[np.isin(self.wait_stream, np.unique(waiting))]
         sources: list[int] = np.unique(mine).tolist()
         return sources

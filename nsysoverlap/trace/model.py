@@ -134,12 +134,14 @@ class Copies(Activities):
 
     `copy_kind` holds ENUM_CUDA_MEMCPY_OPER, `src_kind` and `dst_kind` ENUM_CUDA_MEM_KIND (255
     where NULL), `src_device` and `dst_device` -1 where NULL, `graph_node_id` 0 where NULL.
+    `migration_cause` is ENUM_CUDA_UNIF_MEM_MIGRATION of unified memory, 1 for a prefetch.
     """
 
     n_bytes: Int64Array
     copy_kind: UInt8Array
     src_kind: UInt8Array
     dst_kind: UInt8Array
+    migration_cause: UInt8Array
     src_device: Int32Array
     dst_device: Int32Array
     graph_node_id: Int64Array
@@ -260,7 +262,7 @@ class Trace:
         return np.array([stream.global_pid for stream in self.streams], dtype=np.int64)
 
     def rows_on(self, device: int, table: str) -> Int64Array:
-        """Rows of one of `tables` that ran on a device, rising."""
+        """Rows (n,) of one of `tables` that ran on a device, rising."""
         return self._device_rows[device][table].astype(np.int64)
 
     @cached_property

@@ -68,7 +68,10 @@ def find_layout(
     names: Sequence[str],
     sized: Sequence[str] = (),
 ) -> RowLayout:
-    """The layout of a table; `names` and `sized` are logical columns that it has."""
+    """The layout of a table; `names` and `sized` are logical columns that it has.
+
+    Raises `UnusualError` for a table that is not laid out as nsys does it.
+    """
     root = connection.execute(
         "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table.table,)
     ).fetchone()
@@ -108,7 +111,10 @@ class PageFile:
         os.close(self._file)
 
     def read(self, numbers: Int64Array) -> UInt8Array:
-        """Pages one after the other, with a margin of zeros at either end."""
+        """Pages (n,) one after the other as bytes (n * size + 2 * margin,), zeros at either end.
+
+        Raises `UnusualError` where the file holds less.
+        """
         size = self.page_size
         buffer = np.zeros(len(numbers) * size + 2 * _MARGIN, np.uint8)
         # Pages that lie together in the file are read together.
@@ -121,7 +127,10 @@ class PageFile:
         return buffer
 
     def leaves(self, root: int) -> tuple[Int64Array, Int64Array]:
-        """Leaf pages of a table in order of rowid, and up to which rowid each one may reach."""
+        """Leaf pages (n,) of a table by rowid, and up to which rowid each one may reach (n,).
+
+        Raises `UnusualError` for a tree that is none.
+        """
         if root < 2:
             # The first page begins with the header of the file.
             raise UnusualError
@@ -154,7 +163,7 @@ class PageFile:
 def read_pages(
     file: PageFile, layout: RowLayout, pages: Int64Array, reach: tuple[int, int]
 ) -> dict[str, Int64Array]:
-    """The wanted columns of all rows of some leaf pages, and the column `row` with their rowids.
+    """The wanted columns (n_rows,) of some leaf pages (n,), and the column `row`, their rowids.
 
     Rowids must rise and lie in `reach`, both ends included. Raises `UnusualError` where they do
     not, where a wanted value is no integer, for a row that does not fit into a page, and for

@@ -76,6 +76,7 @@ MEMCPY = TableSpec(
         _column("dst_kind", "dstKind", default=NO_KIND),
         _column("src_device", "srcDeviceId", default=-1),
         _column("dst_device", "dstDeviceId", default=-1),
+        _column("migration_cause", "migrationCause"),
     ),
 )
 MEMSET = TableSpec("CUPTI_ACTIVITY_KIND_MEMSET", _ACTIVITY)

@@ -14,7 +14,7 @@ _MANY = 4_000
 
 
 def strings(connection: sqlite3.Connection, found: Schema, ids: Int64Array) -> list[str]:
-    """Text of each StringIds id; '' where there is none."""
+    """Text of each StringIds id (n,); '' where there is none."""
     table = found.find(schema.STRINGS)
     wanted = [int(i) for i in ids]
     if table is None:

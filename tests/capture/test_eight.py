@@ -53,6 +53,7 @@ def ranks(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_one_process_trains_over_eight_devices(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from .test_results import bytes_of, leave, manifest, row
 PNG = b"\x89PNG\r\n"
 
 
+@pytest.mark.slow
 def test_a_matrix_from_nothing_and_again(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -118,6 +119,7 @@ def test_the_report_command_draws_and_records(
     assert (out / "frontier.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_the_largest_batch_of_a_model_that_never_fits(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

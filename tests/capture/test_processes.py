@@ -39,6 +39,7 @@ def manifest_in(folder: Path, name: str) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_does(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -151,3 +151,22 @@ def test_no_slowdown_is_invented(name: str) -> None:
     context = context_of(h200(name))
     for code in ("hiding-costs-compute", "hiding-costs-comm"):
         assert fired(context, code) == []
+
+
+def test_bytes_are_those_of_the_time_that_is_stated(tmp_path: Path) -> None:
+    """Pageable copies are in neither."""
+    context = drawn(
+        tmp_path,
+        """
+        dev0 s7  compute:                       ##..............
+        dev0 s20 bytes=104857600 h2d:           ..########......
+        dev0 s21 bytes=10485760 h2d_pageable:   ..........####..
+        """,
+    )
+    finding = only(context, "not-enough-compute")
+    assert finding.detail.startswith("100.0 MiB H2D take 8.0 ms in all")
+
+
+def test_without_a_kernel_nothing_is_too_little(tmp_path: Path) -> None:
+    context = drawn(tmp_path, "dev0 s7 memset: #.....\ndev0 s20 h2d: ..####")
+    assert fired(context, "not-enough-compute") == []

@@ -57,7 +57,7 @@ def test_warnings_come_first_then_the_dearest(tmp_path: Path) -> None:
     found = find_all(context)
     keys = [(f.severity != "warning", -f.cost_ns) for f in found]
     assert keys == sorted(keys)
-    assert {f.code for f in found} >= {"pageable-memory", "same-stream-as-compute", "graph-opaque"}
+    assert {f.code for f in found} >= {"pageable-memory", "gpu-idle-beside-offload", "graph-opaque"}
     costs = {(f.code, f.cost_ns) for f in found}
     assert {("pageable-memory", 8 * MS), ("pageable-memory", 5 * MS)} <= costs
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ..readerkit import execute
 from ..tracebuilder import draw
-from .kit import MS, drawn, fired, only
+from .kit import MS, context_of, drawn, fired, only
 
 
 def test_pageable_copies_by_direction(tmp_path: Path) -> None:
@@ -134,3 +135,68 @@ def test_costs_are_per_step_and_of_the_device_that_loses_most(tmp_path: Path) ->
     worst, *_ = finding.evidence
     assert worst.device == context.devices[1].label
     assert context.devices[1].device_id == 1
+
+
+def test_tiny_pinned_copies_have_no_rate_to_compare_with(tmp_path: Path) -> None:
+    """0.000004 GB/s of a loss that was fetched is no reason to doubt pinned memory."""
+    builder = draw("dev0 s7 compute: ##....\ndev0 s20 h2d_pageable: ..####", unit_ns=MS)
+    builder.copy(8 * MS, 9 * MS, "h2d", 4, stream=21)
+    finding = only(drawn(tmp_path, builder), "pageable-memory")
+    assert "The link can do 63.0 GB/s" in finding.detail
+
+
+def test_pinned_copies_that_are_no_faster_are_no_remedy(tmp_path: Path) -> None:
+    lanes = """
+    dev0 s7  compute:                      ##..........
+    dev0 s20 bytes=20000000 h2d_pageable:  ..####......
+    dev0 s21 bytes={} h2d:                 ......####..
+    """
+    finding = only(drawn(tmp_path, lanes.format(20_000_000)), "pageable-memory")
+    assert finding.remedy.startswith("Pinned copies of this trace are no faster")
+    faster = only(drawn(tmp_path, lanes.format(200_000_000)), "pageable-memory")
+    assert "cudaHostAlloc" in faster.remedy
+
+
+@pytest.mark.parametrize(
+    ("causes", "title", "prefetched"),
+    [
+        ((2, 2), "migrates on demand", False),
+        ((1, 1), "is prefetched", True),
+        ((1, 2), "moves", False),
+    ],
+)
+def test_prefetches_are_not_on_demand(
+    tmp_path: Path, causes: tuple[int, int], title: str, prefetched: bool
+) -> None:
+    builder = draw(
+        "dev0 s7 compute: ##........\ndev0 s0 bytes=1048576 unified_h2d: ..AAAABBBB", unit_ns=MS
+    )
+    path = builder.write(tmp_path / "t.sqlite")
+    for cause, start in zip(causes, (2 * MS, 6 * MS), strict=True):
+        execute(
+            path,
+            "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET migrationCause = ? WHERE start = ?",
+            values=[cause, start],
+        )
+    finding = only(context_of(path), "unified-memory")
+    assert finding.title == f"Unified memory {title}: 2.0 MiB to the device, 0 B to the host"
+    assert ("already" in finding.remedy) == prefetched
+
+
+@pytest.mark.parametrize(("gpu", "n"), [("Xavier", 1), ("Orin", 1), ("NVIDIA H200", 0)])
+def test_one_memory_needs_no_copy(tmp_path: Path, gpu: str, n: int) -> None:
+    builder = draw("dev0 s7 compute: ##..##\ndev0 s20 h2d: ..##..", unit_ns=MS)
+    path = builder.write(tmp_path / "t.sqlite")
+    execute(path, "UPDATE TARGET_INFO_GPU SET name = ?", values=[gpu])
+    found = fired(context_of(path), "integrated-gpu")
+    assert [finding.cost_ns for finding in found] == [2 * MS] * n
+    assert all("cudaHostAllocMapped" in finding.remedy for finding in found)
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA GH200 480GB", "NVIDIA GB200"])
+def test_pageable_memory_is_reachable_over_c2c(tmp_path: Path, gpu: str) -> None:
+    builder = draw("dev0 s7 compute: ##..##\ndev0 s20 h2d_pageable: ..##..", unit_ns=MS)
+    path = builder.write(tmp_path / "t.sqlite")
+    execute(path, "UPDATE TARGET_INFO_GPU SET name = ?", values=[gpu])
+    finding = only(context_of(path), "pageable-memory")
+    assert finding.remedy.startswith("Over NVLink-C2C the GPU reaches pageable memory itself")

@@ -9,6 +9,7 @@ import pytest
 from nsysoverlap.findings import Context
 from nsysoverlap.result.model import Finding
 
+from ..readerkit import execute
 from ..tracebuilder import TraceBuilder, draw
 from ..traces import h200, h200_names
 from .kit import context_of, drawn, fired
@@ -139,3 +140,22 @@ def test_many_is_many_a_step(tmp_path: Path, n: int, titles: list[str]) -> None:
 def test_the_links_of_the_real_traces_were_healthy(name: str) -> None:
     context = context_of(h200(name))
     assert fired(context, "slow-link") == fired(context, "latency-bound-copies") == []
+
+
+def test_a_gpu_far_below_its_equals_has_a_slow_link(tmp_path: Path) -> None:
+    """All copies of one GPU are alike; those of the other are three times as fast."""
+    builder = draw(
+        """
+        dev0 s7  compute:             ##........
+        dev0 s20 bytes=100000000 h2d: ..##......
+        dev1 s7  compute:             ##........
+        dev1 s20 bytes=100000000 h2d: ..######..
+        """,
+        unit_ns=MS,
+    )
+    path = builder.write(tmp_path / "t.sqlite")
+    execute(path, "UPDATE TARGET_INFO_GPU SET name = 'Some GPU'")
+    finding = only(context_of(path), "slow-link")
+    assert finding.title.startswith("1 H2D copy far below")
+    assert finding.evidence[0].device == context_of(path).devices[1].label
+    assert "the fastest large copy of the trace reached 50.0 GB/s" in finding.detail

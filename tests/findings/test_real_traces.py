@@ -16,19 +16,19 @@ from .kit import MS, context_of
 WARNINGS: dict[str, set[str]] = {
     "jax_capture_barrier_scan": {"late-h2d"},
     "jax_capture_fsdp2_prefetch": set(),
-    "jax_capture_optimizer": {"late-h2d", "same-direction-queue"},
+    "jax_capture_optimizer": {"late-h2d", "d2h-awaited", "same-direction-queue"},
     "jax_capture_prefetch": set(),
     "jax_capture_prefetch_scan": set(),
-    "jax_capture_published": {"late-h2d", "same-direction-queue"},
+    "jax_capture_published": {"same-direction-queue"},
     "ddp_two_procs": {"d2h-tail"},
     "jax_fsdp2_events_lost": set(),
     "jax_fsdp2_lhs": {"round-trip", "late-h2d"},
     "jax_scan_lhs": {"late-h2d", "head-of-line"},
-    "jax_scan_pipelined": {"late-h2d", "same-direction-queue", "transfer-kernels"},
+    "jax_scan_pipelined": {"late-h2d", "d2h-awaited"},
     "jax_scan_pipelined_graph_level": {"graph-opaque"},
-    "jax_scan_pipelined_graph_node": {"graph-serialises", "transfer-kernels"},
+    "jax_scan_pipelined_graph_node": {"graph-serialises"},
     "jax_unroll_lhs": {"round-trip", "late-h2d"},
-    "jax_unroll_nolhs": {"nothing-beside", "late-h2d"},
+    "jax_unroll_nolhs": {"nothing-beside"},
     "jax_unroll_save": set(),
     "micro_duplex": set(),
     "micro_graph_graph": {"graph-opaque"},
@@ -36,12 +36,10 @@ WARNINGS: dict[str, set[str]] = {
     "micro_hidden": set(),
     "micro_managed": {"unified-memory"},
     "micro_pageable": {"pageable-memory"},
-    "micro_samedir": {"same-direction-queue", "d2h-tail", "not-enough-compute"},
-    "micro_serial": {"nothing-beside", "same-stream-as-compute", "not-enough-compute"},
-    "record_jax": {"late-h2d", "same-direction-queue"},
-    "record_torch": {
-        *("late-h2d", "nothing-beside", "same-stream-as-compute", "not-enough-compute"),
-    },
+    "micro_samedir": {"same-direction-queue", "not-enough-compute"},
+    "micro_serial": {"same-stream-as-compute", "host-waits", "not-enough-compute"},
+    "record_jax": {"link-bound"},
+    "record_torch": {"same-stream-as-compute", "host-waits", "not-enough-compute"},
 }
 
 
@@ -75,6 +73,7 @@ def test_no_cost_exceeds_what_was_exposed(name: str) -> None:
     exposed = max((device.both.exposed_ns for device in context(name).devices), default=0) // steps
     # What follows is no transfer of these directions, or hides at a price.
     apart = {"unified-memory", "hiding-costs-compute", "hiding-costs-comm"}
+    apart.add("gpu-idle-beside-offload")
     found = [f for f in findings(name) if f.code not in apart]
     assert all(0 <= finding.cost_ns <= exposed for finding in found)
 
@@ -144,7 +143,9 @@ def test_kernels_that_are_transfers() -> None:
         (finding,) = of(name, "transfer-kernels")
         assert finding.title == "Kernels that move host memory themselves: 8 of 128 transfers"
         assert "wrapped_dynamic_update_slice_2, wrapped_dynamic_update_slice_3" in finding.detail
-        assert "(this run set it to true)" in finding.remedy
+        # 3 % of a step: the published flag is not advised against.
+        assert finding.remedy.startswith("Leave --xla_gpu_enable_pipelined_host_offloading as")
+        assert finding.severity == "note"
 
 
 def test_command_buffers_in_turn() -> None:
@@ -155,6 +156,8 @@ def test_command_buffers_in_turn() -> None:
 
 def test_reloads_that_come_late_and_right_after_they_left() -> None:
     late, trip = of("jax_unroll_lhs", "late-h2d"), of("jax_unroll_lhs", "round-trip")
+    # Most reloads follow their own D2H at once: they could not have come sooner.
+    assert late[0].cost_ns < trip[0].cost_ns / 4
     for finding in (*late, *trip):
         assert all((row.op or "").startswith("copy-start") for row in finding.evidence)
     assert (len(late), len(trip)) == (1, 1)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nsysoverlap.cli.formats import render
-from nsysoverlap.draw.timeline_data import MAX_BLOCKS, TimelineBuilder
-from nsysoverlap.draw.timeline_model import Timeline
+from nsysoverlap.draw.timeline import Timeline
+from nsysoverlap.draw.timeline_blocks import MAX_BLOCKS, TimelineBuilder
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.steps.plan import StepSpec

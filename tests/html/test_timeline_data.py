@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.draw.timeline_data import MAX_NAMES, RARE_NAME
-from nsysoverlap.draw.timeline_model import LANES, DeviceTimeline, Lane
+from nsysoverlap.draw.timeline import LANES, DeviceTimeline, Lane
+from nsysoverlap.draw.timeline_blocks import MAX_NAMES, RARE_NAME
 
+from ..builder.query import query
 from ..tracebuilder import TraceBuilder, build
 from ..traces import h200
 from .pages import measured
@@ -60,7 +61,7 @@ def test_a_drawing(tmp_path: Path) -> None:
     assert copies.start_ns.tolist() == [3_000]
     assert copies.end_ns.tolist() == [7_000]
     assert copies.exposed_ns.tolist() == [2_000]
-    assert copies.stream.tolist() == [20]
+    assert device.streams[copies.stream].tolist() == [20]
     assert timeline.names[copies.name[0]] == "cudaMemcpyAsync"
     stretches = device.exposed["h2d"]
     assert (stretches.start_ns.tolist(), stretches.end_ns.tolist()) == ([5_000], [7_000])
@@ -85,6 +86,20 @@ def test_other_work_is_named_by_what_it_is(tmp_path: Path) -> None:
     assert timeline.names[lane(device, "comm").name[0]] == "peer copy"
 
 
+def test_page_migrations_have_a_lane_of_their_own() -> None:
+    _, timeline = measured(h200("micro_managed"))
+    found = lane(timeline.devices[0], "unified")
+    ((migrations,),) = query(
+        h200("micro_managed"),
+        "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12)",
+    )
+    assert found.n_activities == migrations > 0
+    assert {timeline.names[i] for i in found.name.tolist()} == {
+        "page migration to the device",
+        "page migration to the host",
+    }
+
+
 def test_too_many_names_share_one(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for i in range(MAX_NAMES + 50):
@@ -101,5 +116,5 @@ def test_steps_and_what_is_measured() -> None:
     assert [(s.start_ns, s.end_ns) for s in device.steps] == [
         (s.start_ns, s.end_ns) for s in report.devices[0].steps
     ]
-    assert [s.label for s in device.steps] == ["step 0", "step 1", "step 2", "step 3"]
+    assert [device.step_name(s) for s in device.steps] == ["step 0", "step 1", "step 2", "step 3"]
     assert device.measured == ((device.steps[0].start_ns, device.steps[-1].end_ns),)

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 import nsysoverlap as no
 from nsysoverlap.cli import main
+from nsysoverlap.cli.formats import formats_of, render
 from nsysoverlap.replay.clock import ClockLaw
-from nsysoverlap.show.whatif_formats import WHATIF_FORMATS, render_whatif
 
 from ..traces import h200
 
@@ -151,10 +151,10 @@ def test_a_sweep_and_the_rate_that_is_enough() -> None:
     assert max(share[t] for t in times if t >= enough) <= 0.02
 
 
-@pytest.mark.parametrize("fmt", WHATIF_FORMATS)
+@pytest.mark.parametrize("fmt", formats_of("whatif"))
 def test_every_format_names_the_scenario_and_the_error(fmt: str) -> None:
     result = no.whatif(NOLHS, link="2x", sweep="link=0.5:4")
-    text = render_whatif(result, fmt)
+    text = render(result, fmt)
     assert "link 2x" in text
     assert text.endswith("\n")
     if fmt != "json":

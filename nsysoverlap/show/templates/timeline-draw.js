@@ -2,7 +2,7 @@
 const timelineDrawing = (data, canvas, view) => {
   const LEFT = 92, AXIS = 24, STEPS = 20, LANE = 34, GAP = 8;
   const TITLES = {
-    compute: "compute", comm: "comm", d2h: "D2H", h2d: "H2D", other: "other", opaque: "graphs",
+    compute: "compute", comm: "comm", d2h: "D2H", h2d: "H2D", unified: "unified", other: "other", opaque: "graphs",
   };
   const context = canvas.getContext("2d");
   const range = document.getElementById("tl-range");
@@ -18,7 +18,7 @@ const timelineDrawing = (data, canvas, view) => {
     const probe = document.createElement("span");
     canvas.parentElement.append(probe);
     for (const name of ["ground", "raised", "line", "text", "quiet", "compute", "comm", "d2h",
-      "h2d", "other", "opaque", "transfer", "transfer-line", "on-fill", "on-deep", "mark", "idle"]) {
+      "h2d", "unified", "other", "opaque", "transfer", "transfer-line", "on-fill", "on-deep", "mark", "idle"]) {
       probe.style.color = `var(--${name})`;
       colors[name] = getComputedStyle(probe).color;
     }

@@ -8,7 +8,7 @@
   const stepChoice = document.getElementById("tl-step");
   const LONG = {
     compute: "compute", comm: "communication", d2h: "D2H, hidden", h2d: "H2D, hidden",
-    other: "other GPU work", opaque: "CUDA graphs recorded as a whole",
+    unified: "unified memory", other: "other GPU work", opaque: "CUDA graphs recorded as a whole",
   };
   const view = { device: data.devices[0], from: 0, to: 1, mark: null };
   const { LEFT, LANE, TITLES, width, time, laneTop, draw, readColors } = timelineDrawing(data, canvas, view);

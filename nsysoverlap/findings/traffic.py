@@ -1,0 +1,298 @@
+"""What goes over the link: too much for it, the same again, or hardly anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.arrays import BoolArray, Int64Array
+from ..core.formatting import format_bytes, format_ns, format_share, number_of
+from ..core.intervals import IntervalSet
+from ..measure.case import DeviceCase
+from ..roles.rules import Role
+from .context import NOTE, Context, Cost, Finder, Found
+from .facts import OFFLOAD_BYTES, a_step, copies, pinned_outside_graphs, size_text, spans
+
+BUSY_SHARE = 0.95
+"""A copy engine that is busy for this share of a phase leaves no room for another schedule."""
+LEAST_COPIES = 4
+"""So many copies make a phase."""
+GROWTH = 0.02
+"""What grows by no more each time is the same data with a little that is new."""
+LEAST_ROUNDS = 3
+IMMATERIAL = 1000
+"""Transfers of less than one part in so many of the time are not what takes it."""
+
+
+def offloaded_again(ctx: Context) -> Iterator[Found]:
+    """The same data goes to the host again and again, a little larger each time.
+
+    So a KV cache is offloaded that grows by a token: the whole cache of every layer leaves anew,
+    though only one position changed. Told by the sizes of D2H copies of at least 1 MB: three rounds
+    or more, each at most 2 % larger than the one before.
+
+    **Cost**: time per step during which a copy of a later round was exposed.
+
+    **What helps**: keep the data on the device, send only what is new, or use a cache of fixed size
+    (a sliding window, a quantized or static cache).
+
+    **Silent** for less than 0.1 % of the time, and for data that does not grow: whether it changed
+    cannot be told.
+    """
+    rounds = [_rounds(ctx, i) for i in range(len(ctx.cases))]
+    again = ctx.rows().of(tuple(found.again for found in rounds))
+    lost = again.exposed
+    cost = ctx.worth(lost)
+    if cost is None:
+        return
+    most = rounds[lost.index(max(lost))]
+    yield cost.found(
+        title=(
+            f"The same data goes to the host {most.n:,} times: {format_bytes(most.same_bytes)} for "
+            f"{format_bytes(most.new_bytes)} that are new"
+        ),
+        detail=(
+            f"Rounds of {format_bytes(most.first_bytes)}, each a little larger than the one "
+            "before, as of a cache that grows by one position."
+        ),
+        remedy=ctx.remedy("offloaded-again"),
+        evidence=again.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)} again, {format_ns(ns)} exposed"
+        ),
+        rows=again,
+    )
+
+
+def link_bound(ctx: Context) -> Iterator[Found]:
+    """A copy engine is busy nearly all of the phase in which its copies can run.
+
+    For each direction and step the phase lasts from the first of its copies of pinned memory to the
+    last: of activations that is the forward pass for D2H, the backward pass for H2D. Where copies
+    run for 95 % of it and more, no other order of the same copies hides more of them.
+
+    **Cost**: time per step of these phases during which a copy was exposed.
+
+    **What helps**: move fewer bytes in that phase: keep or recompute some of the tensors. The
+    finding says how many bytes the compute of the phase can hide at the rate that they had.
+
+    **Silent** for less than four copies a step, for less than 0.1 % of the time, and for copies on
+    a stream that computes, which wait for it anyway.
+    """
+    phases = [_phases(ctx, i) for i in range(len(ctx.cases))]
+    bound = ctx.rows().of(tuple(phase.rows for phase in phases))
+    lost = [
+        ctx.exposed(i, phase.rows).intersect(phase.when).length for i, phase in enumerate(phases)
+    ]
+    cost = ctx.worth(lost)
+    if cost is None:
+        return
+    i = lost.index(max(lost))
+    names = " and ".join(side.role.name for side in phases[i].sides)
+    yield cost.found(
+        title=f"The link is busy with {names} all the while: no other schedule hides more",
+        detail=" ".join(
+            [*(_side_text(ctx, side) for side in phases[i].sides), _sizes(ctx, i, phases[i].rows)]
+        ),
+        remedy=ctx.remedy("link-bound"),
+        evidence=bound.examples(
+            lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
+        ),
+        rows=bound,
+    )
+
+
+def one_time_transfers(ctx: Context) -> Iterator[Found]:
+    """All transfers lie before the first kernel or after the last: data is loaded or saved once.
+
+    **Cost**: none a step; a longer run pays no more.
+
+    **What helps**: nothing in the step. To see what a step does, capture some of them (`--steps`,
+    or `cudaProfilerStart` behind the warm-up).
+
+    **Silent** where steps are measured, and where any transfer runs between kernels.
+    """
+    if ctx.n_steps or not ctx.cases:
+        return
+    moved = ctx.rows()
+    for case, mask in zip(ctx.cases, moved.masks, strict=True):
+        compute = case.lanes.compute
+        if mask.any() and not len(compute):
+            return
+        rows = case.rows.select(mask)
+        if ((rows.end_ns > compute.starts[:1]) & (rows.start_ns < compute.ends[-1:])).any():
+            return
+    if not moved.n:
+        return
+    yield Cost(0, NOTE).found(
+        title="All transfers lie before the first kernel or after the last: one-time loading",
+        detail=f"{copies(moved.n)}, {format_bytes(moved.n_bytes)} in all, "
+        f"{format_ns(max(moved.wall))}. Nothing of that is in the way of compute.",
+        remedy=ctx.remedy("one-time-transfers"),
+        evidence=moved.by_length.examples(lambda i, row, _: size_text(ctx, i, row)),
+    )
+
+
+def immaterial_transfers(ctx: Context) -> Iterator[Found]:
+    """Transfers take less than 0.1 % of the time: hiding them wins nothing.
+
+    **Cost**: none worth a line.
+
+    **What helps**: look at what takes the time instead: the time budget names it.
+
+    **Silent** without transfers.
+    """
+    moved = ctx.rows()
+    wall, whole = sum(moved.wall), sum(case.window.length for case in ctx.cases)
+    if not wall or wall * IMMATERIAL >= whole:
+        return
+    yield Cost(0, NOTE).found(
+        title="Transfers take less than 0.1 % of the time: nothing to win here",
+        detail=f"{number_of(moved.n, 'transfer')}, {format_bytes(moved.n_bytes)} in all.",
+        remedy=ctx.remedy("immaterial-transfers"),
+        evidence=moved.by_length.examples(lambda i, row, _: size_text(ctx, i, row)),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (
+    offloaded_again,
+    link_bound,
+    one_time_transfers,
+    immaterial_transfers,
+)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """D2H copies that send the same data again, and how much of it was new."""
+
+    again: BoolArray
+    n: int = 0
+    first_bytes: int = 0
+    same_bytes: int = 0
+    new_bytes: int = 0
+
+
+def _rounds(ctx: Context, i: int) -> _Rounds:
+    """The longest series of rounds of one device."""
+    rows = ctx.cases[i].rows
+    mine = np.flatnonzero(
+        ctx.measured[i] & (rows.role == Role.D2H) & (rows.n_bytes >= OFFLOAD_BYTES)
+    )
+    size = rows.n_bytes[mine]
+    begins = np.flatnonzero(np.diff(size, prepend=-1))
+    each, count = size[begins], np.diff(np.append(begins, len(size)))
+    grows = (each[1:] > each[:-1]) & (each[1:] <= each[:-1] * (1 + GROWTH))
+    # Series of runs of one size each; of equals the first.
+    series = np.cumsum(np.concatenate(([True], ~grows)))[: len(each)]
+    again = np.zeros(len(rows), np.bool_)
+    if not len(each):
+        return _Rounds(again)
+    longest = int(np.argmax(np.bincount(series)))
+    own = np.flatnonzero(series == longest)
+    if len(own) < LEAST_ROUNDS:
+        return _Rounds(again)
+    again[mine[begins[own[1]] : begins[own[-1]] + count[own[-1]]]] = True
+    later, before = own[1:], own[:-1]
+    return _Rounds(
+        again=again,
+        n=len(own),
+        first_bytes=int(each[own[0]] * count[own[0]]),
+        same_bytes=int((each[before] * count[later]).sum()),
+        new_bytes=int(((each[later] - each[before]) * count[later]).sum()),
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One direction in its phases, over all steps: lengths, and what compute there was."""
+
+    role: Role
+    phase_ns: int
+    busy_ns: int
+    n_bytes: int
+    active_ns: int
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """The copies of one device in phases that the link decides, and when those are."""
+
+    rows: BoolArray
+    when: IntervalSet
+    sides: tuple[_Side, ...]
+
+
+def _phases(ctx: Context, i: int) -> _Phases:
+    case = ctx.cases[i]
+    picked, when, sides = np.zeros(len(case.rows), np.bool_), IntervalSet.empty(), []
+    own_stream = pinned_outside_graphs(case) & ctx.measured[i] & ~_computes(case)
+    for role in (Role.D2H, Role.H2D):
+        mine = np.flatnonzero(own_stream & (case.rows.role == role))
+        found = _phases_of(case, mine)
+        if not len(found):
+            continue
+        start, end, first, last = found.T
+        inside = np.concatenate([mine[low:high] for low, high in zip(first, last, strict=True)])
+        rows = case.rows.select(inside)
+        picked[inside] = True
+        when = when.union(IntervalSet.from_spans(start, end))
+        sides.append(
+            _Side(
+                role=role,
+                phase_ns=int((end - start).sum()),
+                busy_ns=rows.union.length,
+                n_bytes=int((rows.n_bytes + rows.bytes_estimated).sum()),
+                active_ns=int(case.lanes.active.covered(start, end).sum()),
+            )
+        )
+    return _Phases(picked, when.intersect(case.window), tuple(sides))
+
+
+def _phases_of(case: DeviceCase, mine: Int64Array) -> Int64Array:
+    """(start, end, first, one past last) of each phase in which the engine is always busy; `first`
+    and `last` are places in `mine`, copies of one direction by start.
+    """
+    low, high = spans(case)
+    starts, ends = case.rows.start_ns[mine], case.rows.end_ns[mine]
+    first, last = (np.searchsorted(starts, edge, side="left") for edge in (low, high))
+    many = last - first >= LEAST_COPIES
+    first, last = first[many], last[many]
+    if not len(first):
+        return np.empty((0, 4), np.int64)
+    start = starts[first]
+    end = np.maximum.reduceat(np.append(ends, 0), np.stack([first, last], axis=1).reshape(-1))[::2]
+    busy = case.rows.select(mine).union.covered(start, end)
+    # Where nothing computes in the phase, the work to hide behind lies elsewhere.
+    full = (busy >= BUSY_SHARE * (end - start)) & (case.lanes.active.covered(start, end) > 0)
+    return np.stack([start, end, first, last], axis=1)[full]
+
+
+def _computes(case: DeviceCase) -> BoolArray:
+    """Which rows of a case stand on a stream that computes too."""
+    kernels = case.classified.trace.kernels
+    compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
+    return np.isin(case.rows.stream, np.unique(kernels.stream[compute]))
+
+
+def _side_text(ctx: Context, side: _Side) -> str:
+    """How busy the engine of a direction was, and what would fit."""
+    phase, moved = ctx.per_step(side.phase_ns), ctx.per_step(side.n_bytes)
+    fits = int(moved * min(1.0, side.active_ns / side.busy_ns))
+    return (
+        f"{side.role.name}: busy for {format_share(side.busy_ns / side.phase_ns)} of "
+        f"{format_ns(phase)} {a_step(ctx)}; of {format_bytes(moved)} the compute of that time can "
+        f"hide {format_bytes(fits)}."
+    )
+
+
+def _sizes(ctx: Context, i: int, mask: BoolArray) -> str:
+    """The largest tensors that could stay, by size, such as `2 x 1.95 GiB`."""
+    rows = ctx.cases[i].rows
+    out = mask & (rows.role == Role.D2H)
+    sizes = rows.n_bytes[out if out.any() else mask].tolist()
+    counted = sorted(Counter(sizes).items(), key=lambda item: -item[0] * item[1])[:3]
+    shown = ", ".join(f"{ctx.per_step(n) or 1} x {format_bytes(size)}" for size, n in counted)
+    return f"Most bytes: {shown} {a_step(ctx)}."

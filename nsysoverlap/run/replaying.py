@@ -1,0 +1,57 @@
+"""The replay that a report rests on: small enough to come with every report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..findings.context import Found
+from ..findings.gains import with_gains
+from ..measure.case import DeviceCase
+from ..replay.bound import order_bounds
+from ..replay.clock import ClockLaw
+from ..replay.model import Model, build_model
+from ..result.model import DeviceReport, Finding, ReplayReport
+from ..steps.plan import StepPlan
+
+STEPS = 2
+MOST_OPERATIONS = 6_000
+"""More are left to `nsysoverlap whatif`, for a report must not wait for them."""
+
+
+def replayed(
+    plan: StepPlan,
+    cases: Sequence[DeviceCase],
+    devices: Sequence[DeviceReport],
+    found: Sequence[Found],
+    law: ClockLaw | None = None,
+) -> tuple[ReplayReport | None, tuple[Finding, ...]]:
+    """What a replay says of a trace, and its findings with their gains; None without steps.
+
+    Without transfers there is nothing to win, so nothing is replayed either.
+    """
+    findings = tuple(one.finding for one in found)
+    if not plan.windows or not any(device.both.n for device in devices):
+        return None, findings
+    one = cases[0]
+    model = build_model(one.classified, one.launches, plan.windows, STEPS, MOST_OPERATIONS)
+    if isinstance(model, str):
+        return ReplayReport(withheld=model, bound_withheld=model), findings
+    if model.withheld is None:
+        findings = with_gains(found, cases, model, law)
+    return _report(model), findings
+
+
+def _report(model: Model) -> ReplayReport:
+    bounds = order_bounds(model, (None,))
+    bound = None if isinstance(bounds, str) else bounds[-1]
+    return ReplayReport(
+        step_ns=model.now.step_ns,
+        replay_step_ns=model.replayed.step_ns if model.replayed else None,
+        error=model.error,
+        withheld=model.withheld,
+        bound_step_ns=bound.step_ns if bound else None,
+        bound_exposed_h2d_ns=bound.outcome.exposed_ns("h2d") if bound else None,
+        bound_exposed_d2h_ns=bound.outcome.exposed_ns("d2h") if bound else None,
+        kept_bytes=bound.bytes_kept if bound else None,
+        bound_withheld=bounds if isinstance(bounds, str) else None,
+    )

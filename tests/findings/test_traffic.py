@@ -1,0 +1,135 @@
+"""Too much for the link, the same again, and hardly anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsysoverlap import analyze
+from nsysoverlap.findings import find_all
+from nsysoverlap.result.sentences import headline
+
+from ..tracebuilder import TraceBuilder, draw
+from .kit import MS, drawn, fired, only
+
+MIB = 1 << 20
+
+
+def cache(*sizes_mib: float, kind: str = "d2h") -> TraceBuilder:
+    """Three layers' caches go out at each size, 1 ms each, with a kernel between rounds."""
+    builder = TraceBuilder()
+    at = 0
+    for size in sizes_mib:
+        builder.kernel(at, at + MS, stream=7)
+        for _ in range(3):
+            at += MS
+            builder.copy(at, at + MS, kind, int(size * MIB), stream=20)
+        at += MS
+    return builder
+
+
+def test_a_cache_that_grows_and_leaves_whole_each_time(tmp_path: Path) -> None:
+    finding = only(drawn(tmp_path, cache(100, 100.5, 101, 101.5)), "offloaded-again")
+    # Rounds 2 to 4 are exposed for 3 ms each.
+    assert (finding.cost_ns, finding.severity) == (9 * MS, "warning")
+    assert finding.title == (
+        "The same data goes to the host 4 times: 904.5 MiB for 4.5 MiB that are new"
+    )
+    assert "Rounds of 300.0 MiB" in finding.detail
+    assert len(finding.evidence) == 3
+
+
+@pytest.mark.parametrize(
+    "sizes", [(100, 100, 100, 100), (100, 101), (100, 120, 144), (103, 102, 101)]
+)
+def test_other_data_may_have_changed(tmp_path: Path, sizes: tuple[float, ...]) -> None:
+    """Of one size each time, twice only, far larger, or smaller each time."""
+    assert fired(drawn(tmp_path, cache(*sizes)), "offloaded-again") == []
+
+
+def test_what_comes_in_is_not_offloaded(tmp_path: Path) -> None:
+    assert fired(drawn(tmp_path, cache(100, 100.5, 101, kind="h2d")), "offloaded-again") == []
+
+
+BOUND = """
+dev0 s7  compute:              ####.....####......
+dev0 s20 bytes=40000000 d2h:   .AABBCCDD..........
+dev0 s21 bytes=40000000 h2d:   .........EEFFGGHH..
+"""
+
+
+def test_an_engine_that_is_busy_all_the_while(tmp_path: Path) -> None:
+    finding = only(drawn(tmp_path, BOUND), "link-bound")
+    # D2H 1 to 9 with compute until 4, H2D 9 to 17 with compute until 13.
+    assert finding.cost_ns == (5 + 4) * MS
+    assert finding.title == (
+        "The link is busy with D2H and H2D all the while: no other schedule hides more"
+    )
+    assert finding.detail == (
+        "D2H: busy for 100.0 % of 8.0 ms in all; of 152.6 MiB the compute of that time can hide "
+        "57.2 MiB. H2D: busy for 100.0 % of 8.0 ms in all; of 152.6 MiB the compute of that time "
+        "can hide 76.3 MiB. Most bytes: 4 x 38.1 MiB in all."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A pause in the phase, fewer than four copies, and a stream that computes.
+        (".AABBCCDD.", ".AABB.CCDD"),
+        (".AABBCCDD.", ".AAAABBCC.."),
+        ("s20", "s7"),
+    ],
+)
+def test_an_engine_with_room_left(tmp_path: Path, old: str, new: str) -> None:
+    text = BOUND.replace(old, new)
+    assert text != BOUND
+    text = "\n".join(line for line in text.splitlines() if "h2d" not in line)
+    assert fired(drawn(tmp_path, text), "link-bound") == []
+
+
+def test_late_reloads_are_not_late_where_the_link_is_full(tmp_path: Path) -> None:
+    """One finding for one reason: what the link decides is not said to be late, or too much."""
+    found = {finding.code for finding in find_all(drawn(tmp_path, BOUND))}
+    assert "link-bound" in found
+    assert not found & {"late-h2d", "not-enough-compute", "nothing-beside"}
+
+
+LOADED = """
+dev0 s7  compute:  ........##.##..
+dev0 s20 h2d:      #####..........
+dev0 s20 d2h:      ..............#
+"""
+
+
+def test_data_that_is_loaded_once(tmp_path: Path) -> None:
+    context = drawn(tmp_path, LOADED)
+    finding = only(context, "one-time-transfers")
+    assert (finding.cost_ns, finding.severity) == (0, "note")
+    assert finding.title.endswith("one-time loading")
+    assert {f.severity for f in find_all(context)} == {"note"}
+    report = analyze(draw(LOADED, unit_ns=MS).write(tmp_path / "again.sqlite"))
+    assert headline(report).endswith(
+        "All of them lie before the first kernel or after the last: data is loaded once; the GPU's "
+        "time is idle 33.3 %, compute 26.7 %."
+    )
+
+
+def test_one_transfer_between_kernels_is_part_of_the_work(tmp_path: Path) -> None:
+    context = drawn(
+        tmp_path, LOADED.replace("s20 d2h:      ..............#", "s20 d2h: .........#")
+    )
+    assert fired(context, "one-time-transfers") == []
+
+
+def test_hardly_any_transfers(tmp_path: Path) -> None:
+    builder = draw("dev0 s7 compute: ####", unit_ns=MS)
+    builder.copy(MS, MS + 3_000, "d2h", 4, stream=20)
+    finding = only(drawn(tmp_path, builder), "immaterial-transfers")
+    assert finding.title == "Transfers take less than 0.1 % of the time: nothing to win here"
+    report = analyze(tmp_path / "t.sqlite")
+    assert headline(report).endswith(
+        "That is less than 0.1 % of the time; the GPU's time is compute 100.0 %."
+    )
+    assert fired(drawn(tmp_path, LOADED), "immaterial-transfers") == []
