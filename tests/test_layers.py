@@ -280,6 +280,8 @@ def test_all_violations_are_found_at_once(package: Path) -> None:
 
 
 MOST_FOLDERS = 16
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 350, 60
+FILES = sorted(PACKAGE.rglob("*.py"))
 Trees = dict[str, ast.Module]
 
 
@@ -364,6 +366,19 @@ def test_few_folders_and_no_loose_module() -> None:
     folders = [p for p in PACKAGE.rglob("*") if p.is_dir() and p.name != "__pycache__"]
     assert len(folders) <= MOST_FOLDERS, sorted(str(p.relative_to(PACKAGE)) for p in folders)
     assert {name for name in TREES if "." not in name} == {"__init__", "__main__", "_version"}
+
+
+def test_modules_and_functions_are_small() -> None:
+    lines = {str(p.relative_to(PACKAGE)): len(p.read_text().splitlines()) for p in FILES}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
+    long = [
+        f"{module}: {node.name}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+    assert long == []
 
 
 def test_no_room_is_called_like_a_public_function() -> None:

@@ -279,7 +279,7 @@ def test_the_shape_is_the_documented_one() -> None:
         *("exposed_per_step_ns", "followed_by"),
     ]
     assert list(details["findings"][0]) == [
-        *("code", "severity", "title", "detail", "remedy", "cost_ns", "evidence"),
+        *("code", "severity", "title", "detail", "remedy", "cost_ns", "evidence", "gain"),
     ]
     device = details["devices"][0]
     assert list(device["steps"][0]) == [
@@ -378,7 +378,7 @@ def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
     assert not validator().is_valid(values)
 
 
-ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns")
+ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay")
 """Keys that reports of the first version lack."""
 
 

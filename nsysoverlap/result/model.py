@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.formatting import device_label, number_of
-from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Severity, Share, Span, plain
+from ..core.json_model import Count, Document, GbPerS, OneOf, Share, Span, plain
 from ..core.late import late
 from .numbers import WAITS, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
@@ -30,6 +30,7 @@ from .parts import (
     combine_kernels,
     combine_operations,
 )
+from .provenance import GUESSED, Basis, HealthEntry, Program, TraceReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ __all__ = [
     "DIRECTIONS",
     "FORMAT",
     "FORMAT_VERSION",
+    "GUESSED",
     "UNIFIED_DIRECTIONS",
     "Attribution",
     "Basis",
@@ -63,6 +65,7 @@ __all__ = [
     "OutsideSteps",
     "Overlap",
     "OverlapReport",
+    "Program",
     "Rate",
     "Relief",
     "ReplayReport",
@@ -75,22 +78,6 @@ __all__ = [
     "format_share",
     "share",
 ]
-
-
-@dataclass(frozen=True)
-class HealthEntry:
-    """Something to know before trusting a number. `severity`: error, warning or note.
-
-    `accepted` says that the user chose to go on in spite of it, so that it stops nothing.
-    """
-
-    code: str
-    severity: Severity
-    message: str
-    hint: str = ""
-    trace: str = ""
-    count: Count = 1
-    accepted: Later[bool] = False
 
 
 @dataclass(frozen=True)
@@ -203,57 +190,6 @@ class DeviceReport:
     def label(self) -> str:
         """Short name for tables, such as `H200 dev 0, pid 17025`."""
         return device_label(self.gpu.name, self.device_id, self.pid)
-
-
-@dataclass(frozen=True)
-class Program:
-    """A framework or library that ran, and what in the trace proves it."""
-
-    name: str
-    evidence: str
-
-
-@dataclass(frozen=True)
-class TraceReport:
-    """One input file as the report names it.
-
-    `framework` is None where it was not looked for, and named "unknown" where nothing proves one.
-    """
-
-    path: str
-    rank: int | None = None
-    nsys_version: str | None = None
-    schema_version: str | None = None
-    capture: Mapping[str, str] = field(default_factory=dict)
-    framework: Later[Program | None] = None
-    components: Later[tuple[Program, ...]] = ()
-    replay: Later[ReplayReport | None] = None
-
-
-GUESSED = "a guess from repeating kernels"
-"""How steps that nothing marks are called."""
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What the numbers are over. `kind`: trace, window or steps; `window_ns` as asked, None = open.
-
-    `steps` says in words what marks a step, `n_steps` how many were kept (the most of any
-    device), `skipped` how many were left out. `rules`, `links` and `steps_asked` say in words what
-    was asked for, None in files that did not know it; `accepted` are the health codes that were.
-    """
-
-    kind: Annotated[str, OneOf(("trace", "window", "steps"))] = "trace"
-    window_ns: tuple[int | None, int | None] | None = None
-    config: str | None = None
-    transfer_kernels: Annotated[str, OneOf(("auto", "off"))] = "auto"
-    steps: str | None = None
-    n_steps: Count = 0
-    skipped: Count = 0
-    steps_asked: Later[str | None] = None
-    rules: Later[str | None] = None
-    links: Later[str | None] = None
-    accepted: Later[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
