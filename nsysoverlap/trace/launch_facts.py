@@ -34,7 +34,7 @@ def launch_facts(
     thunks = None if any_row else _thunks(connection, found)
     if not host.has_calls:
         return LaunchFacts(n_thunk_ranges=thunks)
-    counts, rows = [], _Rows(tables, streams)
+    counts, rows = [], _IdsByProcess(tables, streams)
     for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
         wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
         # A call without an id of its own cannot be matched, so it says nothing.
@@ -45,7 +45,7 @@ def launch_facts(
     return LaunchFacts(n, missing, n_graph, graph_missing, thunks, processes)
 
 
-def _processes(host: HostSide, rows: _Rows) -> Iterator[ProcessLaunches]:
+def _processes(host: HostSide, rows: _IdsByProcess) -> Iterator[ProcessLaunches]:
     """What became of the launches of each process that has any."""
     is_copy = _named(host, schema.ASYNC_COPY_API)
     counted = is_copy | _named(host, schema.KERNEL_LAUNCH_API)
@@ -97,7 +97,7 @@ def _groups(keys: Int64Array, code: Int32Array) -> Iterator[tuple[int, Int64Arra
             yield key, order[bounds[i] : bounds[i + 1]]
 
 
-class _Rows:
+class _IdsByProcess:
     """Correlation ids of the GPU rows of each process, table by table, with their first start."""
 
     def __init__(self, tables: Mapping[str, Columns], streams: Sequence[Stream]) -> None:
@@ -147,7 +147,7 @@ def _captured(host: HostSide) -> BoolArray:
     return captured
 
 
-def _count_missing(host: HostSide, wanted: BoolArray, rows: _Rows) -> tuple[int, int]:
+def _count_missing(host: HostSide, wanted: BoolArray, rows: _IdsByProcess) -> tuple[int, int]:
     """Distinct (process, correlation id) calls, and those among them without any GPU row."""
     n = missing = 0
     for pid, own in _calls_by_process(host):
