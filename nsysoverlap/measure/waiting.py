@@ -161,10 +161,9 @@ def _host_waited(
     # is the only one that can have been for it, unless the launching call itself held the thread.
     transfer, start, end = pieces
     trace, since, holder = classified.trace, end.copy(), np.full(len(end), -1, np.int64)
-    pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
     call = launch_of_transfers(classified, launches, rows)
     mine = np.flatnonzero(call[transfer] >= 0)
-    owner = pids[rows.stream[transfer[mine]]]
+    owner = trace.host.thread_pid[trace.host.calls.thread[call[transfer[mine]]]]
     for process in np.unique(owner).tolist():
         waits, own = launches.stalls.of_process(process), mine[owner == process]
         for thread in np.unique(waits.thread).tolist():

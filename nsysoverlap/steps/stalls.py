@@ -104,14 +104,25 @@ def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
 def _pauses(trace: Trace, call_of: CallOf) -> list[Stalls]:
     """Pauses of each process that makes calls."""
     sent, done, pid = _sent_and_done(trace, call_of)
-    processes = np.unique(trace.host.thread_pid).tolist()
-    return [_pauses_of(trace.host, p, sent[pid == p], done[pid == p]) for p in processes]
+    caller = trace.host.thread_pid[trace.host.calls.thread]
+    by_caller = np.argsort(caller, kind="stable")
+    caller = caller[by_caller]
+    pauses = []
+    for process in np.unique(trace.host.thread_pid).tolist():
+        first, last = np.searchsorted(caller, (process, process + 1))
+        low, high = np.searchsorted(pid, (process, process + 1))
+        launched = sent[low:high], np.maximum.accumulate(done[low:high])
+        pauses.append(_pauses_of(trace.host, process, by_caller[first:last], launched))
+    return pauses
 
 
-def _pauses_of(host: HostSide, process: int, sent: Int64Array, done: Int64Array) -> Stalls:
-    """Pauses of one process; `sent` rises, `done` is when all that was sent until then was."""
-    calls = host.calls
-    mine = np.flatnonzero((host.thread_pid == process)[calls.thread])
+def _pauses_of(
+    host: HostSide, process: int, mine: Int64Array, launched: tuple[Int64Array, Int64Array]
+) -> Stalls:
+    """Pauses of one process between its calls; `launched` is when work was sent, rising, and when
+    all that had been sent until then was done.
+    """
+    calls, (sent, done) = host.calls, launched
     start, until = calls.start_ns[mine], np.maximum.accumulate(calls.end_ns[mine])
     at = np.flatnonzero(start[1:] - until[:-1] > PAUSE_NS)
     began, ended = until[at], start[at + 1]
@@ -136,22 +147,14 @@ def _pauses_of(host: HostSide, process: int, sent: Int64Array, done: Int64Array)
 
 
 def _sent_and_done(trace: Trace, call_of: CallOf) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """When GPU rows were launched (rising in each process), when all sent until then was done, and
-    the process.
-    """
-    calls = trace.host.calls
-    pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
-    sent, end, pid = [], [], []
+    """When GPU rows were launched, when they ended, and by which process, by process, then time."""
+    call_parts, end_parts = [], []
     for table in trace.tables.values():
         call = call_of(table)
-        known = call >= 0
-        sent.append(calls.start_ns[call[known]])
-        end.append(table.end_ns[known])
-        pid.append(pids[table.stream[known]] if len(pids) else np.empty(0, np.int64))
-    when, ends, owner = (np.concatenate(part) for part in (sent, end, pid))
-    order = np.lexsort((when, owner))
-    when, ends, owner = when[order], ends[order], owner[order]
-    for process in np.unique(owner).tolist():
-        low, high = np.searchsorted(owner, (process, process + 1))
-        ends[low:high] = np.maximum.accumulate(ends[low:high])
-    return when, ends, owner
+        call_parts.append(call[call >= 0])
+        end_parts.append(table.end_ns[call >= 0])
+    call, ends = np.concatenate(call_parts), np.concatenate(end_parts)
+    calls = trace.host.calls
+    sent, pid = calls.start_ns[call], trace.host.thread_pid[calls.thread[call]]
+    order = np.lexsort((sent, pid))
+    return sent[order], ends[order], pid[order]

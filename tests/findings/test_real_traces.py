@@ -10,7 +10,7 @@ from nsysoverlap.findings import Context, find_all
 from nsysoverlap.findings.streams import blocks_of
 from nsysoverlap.result.model import Finding
 
-from ..traces import h200, h200_names
+from ..traces import h200, h200_names, programs
 from .kit import MS, context_of
 
 WARNINGS: dict[str, set[str]] = {
@@ -176,3 +176,64 @@ def test_reloads_that_come_late_and_right_after_they_left() -> None:
 )
 def test_what_must_not_be_found(name: str, codes: set[str]) -> None:
     assert not codes & {finding.code for finding in findings(name)}
+
+
+CAUSES = {
+    # README of the traces: why each of these programs is slower than without offload.
+    "pytorch/save_on_cpu": "same-stream-as-compute",
+    "pytorch/lightning": "same-stream-as-compute",
+    "pytorch/offload_stream": "link-bound",
+    "pytorch/fsdp2_cpu": "gpu-idle-beside-offload",
+    "pytorch/gen_offloaded": "offloaded-again",
+    "pytorch/save": "immaterial-transfers",
+    "maxtext/maxtext_off_nolhs": "late-h2d",
+    "maxtext/maxtext_off_lhs": "late-h2d",
+    "jax_unroll_nolhs": "nothing-beside",
+    "jax_unroll_lhs": "round-trip",
+    "jax_scan_lhs": "late-h2d",
+    "jax_scan_pipelined_graph_node": "graph-serialises",
+    "micro_serial": "same-stream-as-compute",
+    "micro_samedir": "same-direction-queue",
+    "micro_pageable": "pageable-memory",
+    "micro_managed": "unified-memory",
+}
+
+
+def test_every_program_has_its_cause() -> None:
+    assert set(programs()) <= set(CAUSES)
+
+
+@pytest.mark.parametrize("name", sorted(CAUSES))
+def test_the_dearest_finding_is_the_cause(name: str) -> None:
+    dearest = max(findings(name), key=lambda finding: finding.cost_ns)
+    assert dearest.code == CAUSES[name]
+
+
+def test_the_optimizer_on_the_cpu_is_the_price() -> None:
+    """403 and 410 ms lie between the gradients' D2H and the next step's first H2D."""
+    (finding,) = of("pytorch/fsdp2_cpu", "gpu-idle-beside-offload")
+    first = min(finding.evidence, key=lambda row: row.start_ns)
+    assert any(402 < (row.end_ns - row.start_ns) / MS < 411 for row in (first, *finding.evidence))
+    assert finding.remedy.startswith("The optimizer on the CPU is the price of CPUOffloadPolicy")
+
+
+def test_the_whole_cache_leaves_for_every_token() -> None:
+    """12 tokens send 8 GiB each, though one position of each layer changed."""
+    (finding,) = of("pytorch/gen_offloaded", "offloaded-again")
+    assert finding.title.startswith("The same data goes to the host 12 times: 88.05 GiB for 11.0")
+    assert 'cache_implementation="offloaded"' in finding.remedy
+
+
+def test_a_link_that_decides_is_not_a_late_reload() -> None:
+    (finding,) = of("pytorch/offload_stream", "link-bound")
+    exposed = context("pytorch/offload_stream").devices[0].both.exposed_ns
+    assert finding.cost_ns == pytest.approx(exposed / 3, rel=1e-3)
+    assert "of 20.28 GiB the compute of that time can hide" in finding.detail
+    codes = {f.code for f in findings("pytorch/offload_stream")}
+    assert not codes & {"late-h2d", "not-enough-compute", "same-direction-queue"}
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(CAUSES) if n.startswith("pytorch/")])
+def test_no_word_of_jax_for_pytorch(name: str) -> None:
+    for finding in findings(name):
+        assert not any(word in finding.remedy for word in ("jax", "xla", "XLA", "JAX"))

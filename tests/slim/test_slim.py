@@ -46,6 +46,15 @@ def test_the_report_of_a_real_trace_stays(name: str, steps: str, tmp_path: Path)
     assert os.listdir(tmp_path) == ["out.sqlite"]
 
 
+def test_who_waited_stays_known(tmp_path: Path) -> None:
+    """`save_on_cpu` synchronises after each copy out: the calls that did so are kept."""
+    out = tmp_path / "out.sqlite"
+    slim_trace(h200("pytorch/save_on_cpu"), out, Options())
+    both, before = (analyze(path).total("both") for path in (out, h200("pytorch/save_on_cpu")))
+    assert both == before
+    assert (both.host_blocking_ns or 0) > 0.49 * both.exposed_ns
+
+
 def secretive(path: Path) -> Path:
     """An export with a secret wherever one may be, those places included that no one knows yet."""
     builder = everything()
