@@ -52,10 +52,11 @@ from nsysoverlap.result.model import (
     TimeBudget,
     TraceReport,
 )
+from nsysoverlap.run.analysis import analyze
 from nsysoverlap.show.documents import DOCUMENTS
 
 from .sample_reports import SAMPLES, plain, small, two_devices
-from .traces import h200
+from .traces import h200, h200_names
 
 Path = tuple[str | int, ...]
 
@@ -253,6 +254,14 @@ def test_samples_fit_the_schema_and_come_back(name: str) -> None:
     values = json.loads(json.dumps(report.to_dict()))
     validator().validate(values)
     assert OverlapReport.from_dict(values) == report
+
+
+@pytest.mark.parametrize("name", h200_names())
+def test_reports_of_real_traces_fit_the_schema_and_come_back(name: str) -> None:
+    report = analyze(h200(name))
+    values = json.loads(json.dumps(report.to_dict()))
+    validator().validate(values)
+    assert plain_data(OverlapReport.from_dict(values)) == values
 
 
 def test_the_shape_is_the_documented_one() -> None:

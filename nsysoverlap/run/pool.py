@@ -32,15 +32,28 @@ def run_pool(
     left is done again one by one, and the trace that kills its process again is an error.
     """
     left = dict.fromkeys(range(len(paths)))
-    try:
-        with _pool(jobs) as pool:
-            with _signals_blocked():
-                tasks = {pool.submit(work, paths[i], options, names[i], 1): i for i in left}
-            for i, outcome in _results(tasks, jobs):
+    while left:
+        try:
+            with _pool(jobs) as pool:
+                with _signals_blocked():
+                    tasks = {pool.submit(work, paths[i], options, names[i], 1): i for i in left}
+                for i, outcome in _results(tasks, jobs):
+                    del left[i]
+                    yield i, outcome
+        except BrokenProcessPool:
+            if jobs == 1:
+                # One process works in order: it died of the first that is left.
+                i = next(iter(left))
                 del left[i]
-                yield i, outcome
-    except BrokenProcessPool:
-        yield from _one_by_one(work, paths, names, options, list(left))
+                yield i, _killed(names[i])
+            jobs = 1
+
+
+def _killed(name: str) -> TraceFileError:
+    return TraceFileError(
+        f"{name}: the process that read it was killed.",
+        "It may need more memory than there is; read it on its own with --jobs 1.",
+    )
 
 
 def _results(tasks: dict[Future[Outcome], int], jobs: int) -> Iterator[tuple[int, Outcome]]:
@@ -58,33 +71,6 @@ def _finished(tasks: Sequence[Future[Outcome]]) -> set[Future[Outcome]]:
     """
     with interrupts_held():
         return wait_for(tasks, _WAIT_S, FIRST_COMPLETED).done
-
-
-def _one_by_one(
-    work: Work, paths: Sequence[Path], names: Sequence[str], options: Options, left: list[int]
-) -> Generator[tuple[int, Outcome], None, None]:
-    """The same with one process, so that it is known which trace kills it."""
-    while left:
-        try:
-            with _pool(1) as pool:
-                while left:
-                    i = left[0]
-                    with _signals_blocked():
-                        task = pool.submit(work, paths[i], options, names[i], 1)
-                    while not _finished([task]):
-                        pass
-                    outcome = task.result()
-                    del left[0]
-                    yield i, outcome
-        except BrokenProcessPool:
-            i = left.pop(0)
-            yield (
-                i,
-                TraceFileError(
-                    f"{names[i]}: the process that read it was killed.",
-                    "It may need more memory than there is; read it on its own with --jobs 1.",
-                ),
-            )
 
 
 @contextmanager
