@@ -130,9 +130,8 @@ _GATE_UNITS = {"share": "share", "ms": "time", "bytes": "size", "count": "number
 def dataframes_page() -> str:
     """The page as it is, with the tables of reports made anew."""
     from nsysoverlap.result.columns import Place, at
-    from nsysoverlap.result.frames import dtype_name
+    from nsysoverlap.result.frames import FRAMES, dtype_name
     from nsysoverlap.result.quantities import OVERLAP
-    from nsysoverlap.result.tables import FRAMES
 
     directed = {f"{d}_{c.name}" for d in ("h2d", "d2h", "both") for c in OVERLAP}
     sections = []

@@ -1,9 +1,11 @@
-"""Traces and reports as pandas DataFrames and as HTML for notebooks."""
+"""Traces and reports as pandas DataFrames."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,10 @@ from ..core.errors import UsageError
 from ..core.limits import Unit
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from ..trace.model import Copies, Kernels, Trace
-from .columns import Place, at
-from .model import OverlapReport
-from .tables import FRAMES
+from .columns import Column, Place, at, lifted
+from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport
+from .quantities import OVERLAP, RELIEF
+from .tables import DEVICE, FINDING, HEALTH, KERNEL, OPERATION, STEP, STREAM, own, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +100,83 @@ def _copy_columns(copies: Copies, sizes: Sequence[int], position: int) -> dict[s
         codes[rows] = getattr(copies, field)
         columns[field] = _categories(codes, labels)
     return columns
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """A row of a frame: what it is of, and the device that holds it with its place."""
+
+    of: Any
+    device: int
+    trace: str
+    direction: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table of `OverlapReport.to_frame`."""
+
+    meaning: str
+    columns: tuple[Column[Any], ...]
+    rows: Callable[[OverlapReport], Sequence[Any]]
+
+
+def _held(columns: Sequence[Column[Any]]) -> tuple[Column[Any], ...]:
+    device = own("device", Unit.ID, "place in the report's list of devices")
+    return (words("trace", "file name"), device, *lifted(columns, attrgetter("of")))
+
+
+def _rows(part: str) -> Callable[[OverlapReport], list[FrameRow]]:
+    return lambda report: [
+        FrameRow(row, i, device.trace)
+        for i, device in enumerate(report.devices)
+        for row in getattr(device, part)
+    ]
+
+
+_DIRECTED = "are there once for each direction, with {} before their names."
+
+FRAMES: Mapping[str, Frame] = {
+    "devices": Frame(
+        "A row per device and direction; relief is of the device, the same in each of its rows, "
+        "and of the middle step where there are steps.",
+        (
+            *_held(DEVICE),
+            words("direction", "h2d, d2h, both, unified_h2d or unified_d2h"),
+            *lifted(RELIEF, lambda held: held.of.relief),
+            *lifted(OVERLAP, lambda held: getattr(held.of, held.direction)),
+        ),
+        lambda report: [
+            FrameRow(device, i, device.trace, direction)
+            for i, device in enumerate(report.devices)
+            for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS)
+        ],
+    ),
+    "steps": Frame(
+        "A row per device and step. The columns of `devices` from `n` on "
+        + _DIRECTED.format("`h2d_`, `d2h_` and `both_`"),
+        _held(STEP),
+        _rows("steps"),
+    ),
+    "streams": Frame(
+        "A row per stream. Streams overlap: rows do not add up to the device. The columns of "
+        "`devices` from `n` on " + _DIRECTED.format("`h2d_` and `d2h_`"),
+        _held(STREAM),
+        _rows("streams"),
+    ),
+    "operations": Frame(
+        "A row per operation and direction, most exposed first.",
+        OPERATION,
+        attrgetter("operations"),
+    ),
+    "kernels": Frame(
+        "A row per kernel name, most time first.", KERNEL, attrgetter("kernels")
+    ),
+    "findings": Frame("A row per finding, most costly first.", FINDING, attrgetter("findings")),
+    "health": Frame(
+        "A row per entry: what to know before trusting a number.", HEALTH, attrgetter("health")
+    ),
+}  # fmt: skip
 
 
 def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:

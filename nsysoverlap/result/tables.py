@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -15,13 +15,11 @@ from .device_names import NAMES
 from .metrics import STEP_MEAN
 from .model import (
     DIRECTIONS,
-    UNIFIED_DIRECTIONS,
     DeviceReport,
     Finding,
     HealthEntry,
     KernelReport,
     OperationReport,
-    OverlapReport,
     StepReport,
     StreamReport,
 )
@@ -34,12 +32,14 @@ _WIDTH = 26
 """Characters of the kernel that followed, beside five other columns of a screen."""
 
 
-def _field(name: str, unit: Unit, meaning: str, places: Place = _FRAME) -> Column[Any]:
+def own(name: str, unit: Unit, meaning: str, places: Place = _FRAME) -> Column[Any]:
+    """The column of a field, under its own name."""
     return Column(name, unit, meaning, attrgetter(name), name, places)
 
 
-def _text(name: str, meaning: str, places: Place = _FRAME) -> Column[Any]:
-    return _field(name, Unit.NAME, meaning, places)
+def words(name: str, meaning: str, places: Place = _FRAME) -> Column[Any]:
+    """The column of a field that holds text."""
+    return own(name, Unit.NAME, meaning, places)
 
 
 def directed(directions: Sequence[str]) -> tuple[Column[Any], ...]:
@@ -51,14 +51,14 @@ def directed(directions: Sequence[str]) -> tuple[Column[Any], ...]:
     )
 
 
-_PID = _field("pid", Unit.ID, "process")
+_PID = own("pid", Unit.ID, "process")
 
 DEVICE: tuple[Column[DeviceReport], ...] = (
-    _field("pid", Unit.ID, "process; missing where several share the GPU", _KEPT),
-    _field("device_id", Unit.ID, "CUDA ordinal; missing where processes differ", _KEPT),
-    _field("gpu_id", Unit.ID, "GPU as nsys numbers it"),
-    _text("gpu_name", "such as NVIDIA H200", _KEPT),
-    _text("gpu_uuid", "UUID"),
+    own("pid", Unit.ID, "process; missing where several share the GPU", _KEPT),
+    own("device_id", Unit.ID, "CUDA ordinal; missing where processes differ", _KEPT),
+    own("gpu_id", Unit.ID, "GPU as nsys numbers it"),
+    words("gpu_name", "such as NVIDIA H200", _KEPT),
+    words("gpu_uuid", "UUID"),
 )
 
 
@@ -71,11 +71,11 @@ _STEP_SHOWN = (
 )
 STEP: tuple[Column[StepReport], ...] = placed(
     (
-        _field("index", Unit.ID, "number of the step in the trace, from 0", _KEPT),
-        _text("label", "text that marks it", _KEPT),
+        own("index", Unit.ID, "number of the step in the trace, from 0", _KEPT),
+        words("label", "text that marks it", _KEPT),
         _PID,
-        _field("start_ns", Unit.TIME, "start in trace time", _KEPT),
-        _field("end_ns", Unit.TIME, "end in trace time"),
+        own("start_ns", Unit.TIME, "start in trace time", _KEPT),
+        own("end_ns", Unit.TIME, "end in trace time"),
         Column("duration_ns", Unit.TIME, "step time", attrgetter("duration_ns"), "time", _KEPT),
         *directed(DIRECTIONS),
         *lifted(BUDGET, lambda step: step.time_budget, places=_FRAME),
@@ -95,9 +95,9 @@ def _busy(role: str, stream: StreamReport) -> int:
 
 STREAM: tuple[Column[StreamReport], ...] = (
     _PID,
-    _field("context_id", Unit.ID, "CUDA context"),
-    _field("stream_id", Unit.ID, "CUDA stream"),
-    _text("role", "compute, comm, h2d, d2h, other, opaque or mixed"),
+    own("context_id", Unit.ID, "CUDA context"),
+    own("stream_id", Unit.ID, "CUDA stream"),
+    words("role", "compute, comm, h2d, d2h, other, opaque or mixed"),
     *(
         Column(
             f"busy_{role}_ns", Unit.TIME, f"sum of durations: {role}",
@@ -129,9 +129,9 @@ def _with_step(
 
 
 OPERATION: tuple[Column[OperationReport], ...] = (
-    _text("op", "HLO op, NVTX label or API call", _KEPT),
-    _text("label", "scope, or `graph` inside a CUDA graph", _KEPT),
-    _text("direction", "h2d or d2h", _KEPT),
+    words("op", "HLO op, NVTX label or API call", _KEPT),
+    words("label", "scope, or `graph` inside a CUDA graph", _KEPT),
+    words("direction", "h2d or d2h", _KEPT),
     Column("operation", Unit.NAME, "", operation_name, "operation", _SHOWN),
     Column(
         "followed_by", Unit.NAME, "kernel that followed most of the exposed time",
@@ -160,8 +160,8 @@ KERNEL: tuple[Column[KernelReport], ...] = (
         "name", Unit.NAME, "kernel", lambda kernel: kernel.name, "kernel", _FRAME | _SHOWN,
         show=lambda kernel: short_kernel(kernel.name) or "(no name)",
     ),
-    _text("role", "compute or comm", _FRAME | _SHOWN),
-    _field("n", Unit.COUNT, "launches", _FRAME | _SHOWN),
+    words("role", "compute or comm", _FRAME | _SHOWN),
+    own("n", Unit.COUNT, "launches", _FRAME | _SHOWN),
     Column(
         "beside_ns", Unit.TIME, "duration of those beside transfers", attrgetter("beside_ns"),
         "beside transfers", _FRAME | _SHOWN,
@@ -173,97 +173,20 @@ KERNEL: tuple[Column[KernelReport], ...] = (
 )  # fmt: skip
 
 FINDING: tuple[Column[Finding], ...] = (
-    _text("code", "name of the finding", _KEPT),
-    _text("severity", "warning or note", _KEPT),
-    _text("title", "what is wrong", _KEPT),
-    _text("detail", "numbers behind it", _KEPT),
-    _text("remedy", "what to change", _KEPT),
-    _field("cost_ns", Unit.TIME, "cost a step, or over the window without steps", _KEPT),
+    words("code", "name of the finding", _KEPT),
+    words("severity", "warning or note", _KEPT),
+    words("title", "what is wrong", _KEPT),
+    words("detail", "numbers behind it", _KEPT),
+    words("remedy", "what to change", _KEPT),
+    own("cost_ns", Unit.TIME, "cost a step, or over the window without steps", _KEPT),
     Column("evidence", Unit.COUNT, "number of examples", lambda finding: len(finding.evidence)),
 )
 
 HEALTH: tuple[Column[HealthEntry], ...] = (
-    _text("code", "name of the entry"),
-    _text("severity", "error, warning or note"),
-    _text("message", "what to know"),
-    _text("hint", "what to do"),
-    _text("trace", "file name"),
-    _field("count", Unit.COUNT, "how often"),
+    words("code", "name of the entry"),
+    words("severity", "error, warning or note"),
+    words("message", "what to know"),
+    words("hint", "what to do"),
+    words("trace", "file name"),
+    own("count", Unit.COUNT, "how often"),
 )
-
-
-@dataclass(frozen=True)
-class FrameRow:
-    """A row of a frame: what it is of, and the device that holds it with its place."""
-
-    of: Any
-    device: int
-    trace: str
-    direction: str = ""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A table of `OverlapReport.to_frame`."""
-
-    meaning: str
-    columns: tuple[Column[Any], ...]
-    rows: Callable[[OverlapReport], Sequence[Any]]
-
-
-def _held(columns: Sequence[Column[Any]]) -> tuple[Column[Any], ...]:
-    device = _field("device", Unit.ID, "place in the report's list of devices")
-    return (_text("trace", "file name"), device, *lifted(columns, attrgetter("of")))
-
-
-def _rows(part: str) -> Callable[[OverlapReport], list[FrameRow]]:
-    return lambda report: [
-        FrameRow(row, i, device.trace)
-        for i, device in enumerate(report.devices)
-        for row in getattr(device, part)
-    ]
-
-
-_DIRECTED = "are there once for each direction, with {} before their names."
-
-FRAMES: Mapping[str, Frame] = {
-    "devices": Frame(
-        "A row per device and direction; relief is of the device, the same in each of its rows, "
-        "and of the middle step where there are steps.",
-        (
-            *_held(DEVICE),
-            _text("direction", "h2d, d2h, both, unified_h2d or unified_d2h"),
-            *lifted(RELIEF, lambda held: held.of.relief),
-            *lifted(OVERLAP, lambda held: getattr(held.of, held.direction)),
-        ),
-        lambda report: [
-            FrameRow(device, i, device.trace, direction)
-            for i, device in enumerate(report.devices)
-            for direction in (*DIRECTIONS, *UNIFIED_DIRECTIONS)
-        ],
-    ),
-    "steps": Frame(
-        "A row per device and step. The columns of `devices` from `n` on "
-        + _DIRECTED.format("`h2d_`, `d2h_` and `both_`"),
-        _held(STEP),
-        _rows("steps"),
-    ),
-    "streams": Frame(
-        "A row per stream. Streams overlap: rows do not add up to the device. The columns of "
-        "`devices` from `n` on " + _DIRECTED.format("`h2d_` and `d2h_`"),
-        _held(STREAM),
-        _rows("streams"),
-    ),
-    "operations": Frame(
-        "A row per operation and direction, most exposed first.",
-        OPERATION,
-        attrgetter("operations"),
-    ),
-    "kernels": Frame(
-        "A row per kernel name, most time first.", KERNEL, attrgetter("kernels")
-    ),
-    "findings": Frame("A row per finding, most costly first.", FINDING, attrgetter("findings")),
-    "health": Frame(
-        "A row per entry: what to know before trusting a number.", HEALTH, attrgetter("health")
-    ),
-}  # fmt: skip

@@ -14,7 +14,7 @@ from ..core.json_model import Count, Document, Span
 from ..core.limits import Unit
 from ..judge.baseline import BaselineFile
 from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
-from ..judge.history_store import Run
+from ..judge.history_store import Run, Trend
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..replay.answer import WhatIf
 from ..result.metrics import Scope
@@ -320,6 +320,17 @@ def slim_file(name: str, made: Slimmed | None, texts: Sequence[Sensitive]) -> Sl
         return SlimFile(name, None, None, False, (), tuple(texts))
     sizes = made.n_bytes_before, made.n_bytes
     return SlimFile(name, *sizes, made.marks_kept, made.changes, tuple(texts))
+
+
+def document_of(result: Verdicts | Comparison | Trend) -> Document:
+    """What the JSON output of a result holds that is no document itself."""
+    match result:
+        case Verdicts():
+            return verdict_file(result)
+        case Comparison():
+            return comparison_file(result)
+        case Trend():
+            return HistoryFile(result.runs)
 
 
 DOCUMENTS: Mapping[str, type[Document]] = {

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..core.formatting import clean_text, number_of
@@ -22,8 +22,11 @@ from .curve import curve_svg
 from .html_report import Part, report_parts
 from .html_timeline import timeline_json
 from .interface import Layout
-from .sections import Result, sections_of
+from .sections import sections_of
 from .view import View
+
+if TYPE_CHECKING:
+    from .sections import Result
 
 MAX_WORD = 12
 """Characters of what needs no room to wrap in."""

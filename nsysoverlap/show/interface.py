@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..draw.timeline import Timeline
 from .view import View
+
+if TYPE_CHECKING:
+    from ..draw.timeline import Timeline
 
 
 @dataclass(frozen=True)

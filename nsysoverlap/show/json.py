@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 from ..core.json_model import Document, plain
-from ..judge.comparison import Comparison
-from ..judge.history_store import Trend
-from ..judge.verdicts import Verdicts
-from .documents import HistoryFile, comparison_file, verdict_file
 from .interface import Layout
-from .sections import Result
+from .sections import kind_of
+
+if TYPE_CHECKING:
+    from .sections import Result
 
 
 def paint(result: Result, layout: Layout) -> str:
     """The document of a result; see `as_json`."""
-    match result:
-        case Verdicts():
-            return as_json(verdict_file(result))
-        case Comparison():
-            return as_json(comparison_file(result))
-        case Trend():
-            return as_json(HistoryFile(result.runs))
-    return as_json(result)
+    document: Any = result
+    if kind_of(result) in ("gate", "compare", "history"):
+        from .documents import document_of
+
+        document = document_of(document)
+    return as_json(document)
 
 
 def as_json(document: Document) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .blocks import Block, Command, Entry, Paragraph, Table
 from .interface import Layout
-from .sections import Result, blocks_of
+from .sections import blocks_of
+
+if TYPE_CHECKING:
+    from .sections import Result
 
 # An underscore inside a word is no emphasis; escaping it would only make kernel names ugly.
 _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")

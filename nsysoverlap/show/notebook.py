@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..core.formatting import clean_text, format_at, format_span
 from ..trace.model import Trace
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table
-from .sections import Result, blocks_of
+from .sections import blocks_of
+
+if TYPE_CHECKING:
+    from .sections import Result
 
 _LEFT, _RIGHT = 'style="text-align:left"', 'style="text-align:right;white-space:nowrap"'
 

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from ..judge.comparison import Comparison
-from ..judge.history_store import Trend
-from ..judge.verdicts import Verdicts
-from ..replay.answer import WhatIf
-from ..result.model import OverlapReport
 from .blocks import Block, Section, cleaned
-from .say_comparison import comparison_sections
-from .say_history import history_sections
-from .say_report import report_sections
-from .say_verdicts import verdict_sections
-from .say_whatif import whatif_sections
 from .view import View
 
-Result = OverlapReport | Verdicts | Comparison | Trend | WhatIf
+if TYPE_CHECKING:
+    from ..judge.comparison import Comparison
+    from ..judge.history_store import Trend
+    from ..judge.verdicts import Verdicts
+    from ..replay.answer import WhatIf
+    from ..result.model import OverlapReport
 
+    Result = OverlapReport | Verdicts | Comparison | Trend | WhatIf
 
-_KINDS: dict[type, tuple[str, Callable[..., list[Section]]]] = {
-    OverlapReport: ("report", report_sections),
-    Verdicts: ("gate", verdict_sections),
-    Comparison: ("compare", comparison_sections),
-    Trend: ("history", history_sections),
-    WhatIf: ("whatif", whatif_sections),
+_KINDS = {
+    "OverlapReport": "report",
+    "Verdicts": "gate",
+    "Comparison": "compare",
+    "Trend": "history",
+    "WhatIf": "whatif",
 }
 
 
 def kind_of(result: Result) -> str:
     """The command whose result it is."""
-    return _KINDS[type(result)][0]
+    return _KINDS[type(result).__name__]
 
 
 def sections_of(result: Result, view: View | None = None) -> list[Section]:
     """The sections of a result, free of control characters; `view` is that of a report."""
-    _, sections = _KINDS[type(result)]
-    found = sections(result, view or View()) if sections is report_sections else sections(result)
+    found = _sections(kind_of(result), result, view or View())
     return [Section(s.name, s.title, tuple(map(cleaned, s.blocks))) for s in found]
+
+
+def _sections(kind: str, result: Any, view: View) -> list[Section]:
+    """One kind's words are imported alone: a report needs no gate, and no history."""
+    if kind == "report":
+        from .say_report import report_sections
+
+        return report_sections(result, view)
+    if kind == "gate":
+        from .say_verdicts import verdict_sections
+
+        return verdict_sections(result)
+    if kind == "compare":
+        from .say_comparison import comparison_sections
+
+        return comparison_sections(result)
+    if kind == "history":
+        from .say_history import history_sections
+
+        return history_sections(result)
+    from .say_whatif import whatif_sections
+
+    return whatif_sections(result)
 
 
 def blocks_of(result: Result, view: View | None = None) -> list[Block]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table, with_texts
 from .interface import Layout
-from .sections import Result, blocks_of
+from .sections import blocks_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+
+    from .sections import Result
 
 # Readable on dark and on light ground, and never the only signal: the words say it too.
 _STYLES = {

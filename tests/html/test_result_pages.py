@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -16,13 +17,16 @@ from nsysoverlap.judge.history_store import Trend, read_runs, record
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_many
 from nsysoverlap.show.blocks import Paragraph, Table
-from nsysoverlap.show.sections import Result, blocks_of, sections_of
+from nsysoverlap.show.sections import blocks_of, sections_of
 
 from ..sample_reports import SAMPLES, hostile, stepped
 from ..tracebuilder import draw
 from ..traces import h200
 from .pages import Page
 from .test_page import NETWORK
+
+if TYPE_CHECKING:
+    from nsysoverlap.show.sections import Result
 
 
 def results(folder: Path) -> dict[str, Result]:
