@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from ..core.formatting import short_kernel
+from ..core.formatting import NONE, short_kernel
 from ..core.limits import Unit
 from .columns import Column, Place, lifted, placed
 from .device_names import NAMES
@@ -136,7 +136,7 @@ OPERATION: tuple[Column[OperationReport], ...] = (
     Column(
         "followed_by", Unit.NAME, "kernel that followed most of the exposed time",
         attrgetter("followed_by"), "followed by", _KEPT | _SHOWN,
-        show=lambda o: short_kernel(o.followed_by, _WIDTH) if o.followed_by else "",
+        show=lambda o: short_kernel(o.followed_by, _WIDTH) if o.followed_by else NONE,
     ),
     *_with_step(
         placed(
