@@ -166,6 +166,22 @@ def test_a_wait_whose_record_was_not_traced(tmp_path: Path) -> None:
     assert blocked_ns(case) == 0
 
 
+def test_compute_waits_for_a_reload_that_waits_for_the_copy_out(tmp_path: Path) -> None:
+    """d2h on stream 20, its reload on 21 behind it, the kernel on 7 behind that."""
+    scene = Scene()
+    scene.run("compute", 7, 1, 20, 30)
+    scene.run("d2h", 20, 10, 100, 200)
+    scene.record(20, 11, 5)
+    scene.wait(21, 12, 5)
+    scene.run("h2d", 21, 13, 200, 300)
+    scene.record(21, 14, 6)
+    scene.wait(7, 15, 6)
+    scene.run("compute", 7, 16, 310, 320)
+    case = scene.case(tmp_path / "t.sqlite")
+    assert pieces(case) == [(0, 100, 200, 310, 100, True), (1, 200, 300, 310, 100, True)]
+    assert case.measure(case.split("d2h")).blocking_ns == 100
+
+
 @pytest.mark.parametrize(("stream", "blocked"), [(20, 100), (7, 0)])
 def test_streams_keep_their_order(tmp_path: Path, stream: int, blocked: int) -> None:
     scene = Scene()
@@ -331,11 +347,15 @@ def reference(scene: dict[str, Any]) -> list[Piece]:
                 continue
             kernel_stream, launched, begins, _ = min(later, key=lambda k: (k[2], k[3]))
             ordered = kernel_stream == stream and sent < launched
+            # Directly, or by way of one stream that had been told to wait before it was recorded.
+            told = [(launched, kernel_stream)] + [
+                (recorded, recording)
+                for waiting, waited, recording, recorded in scene["events"]
+                if waiting == kernel_stream and waited < launched
+            ]
             ordered |= kernel_stream != stream and any(
-                waiting == kernel_stream
-                and waited < launched
-                and recording == stream
-                and recorded > sent
+                waiting == by and waited < before and recording == stream and recorded > sent
+                for before, by in told
                 for waiting, waited, recording, recorded in scene["events"]
             )
             held = last - max(first, launched) if ordered and begins >= end else 0

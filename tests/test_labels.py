@@ -85,7 +85,7 @@ def test_without_any_known_key_the_text_is_the_operation() -> None:
 @pytest.mark.parametrize("name", h200_names())
 def test_every_thunk_of_a_real_trace_has_an_operation(name: str) -> None:
     texts = [t for t in read_trace(h200(name)).host.texts if "#" in t]
-    assert bool(texts) == name.startswith("jax_")
+    assert bool(texts) == ("jax" in name)
     for text in texts:
         label = parse_label(text)
         assert label.keys, text

@@ -14,7 +14,7 @@ from nsysoverlap.cli import main
 from nsysoverlap.core import patterns
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.slim.identifying import REVEALING
-from nsysoverlap.steps.markers import STEP_LIKE
+from nsysoverlap.steps.labels import STEP_LIKE
 
 from .tracebuilder import TraceBuilder
 

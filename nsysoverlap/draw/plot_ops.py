@@ -80,6 +80,8 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.set_xlim(0, max(map(_ms, shown)) * 1.02)
     ax.tick_params(axis="y", length=0)
+    # Long names leave little room, and times of microseconds have many digits.
+    ax.locator_params(axis="x", nbins=4)
     ax.grid(axis="x", color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     for row, operation in zip(at, shown, strict=True):
@@ -110,6 +112,10 @@ def _ms(operation: OperationReport) -> float:
 
 def _total(operations: Sequence[OperationReport]) -> str:
     return format_ns(sum(map(_ns, operations)))
+
+
+_IN_TITLE = 30
+"""Characters of an operation in the title, which stands in one line."""
 
 
 def _name(operation: OperationReport, more: str = "") -> str:
@@ -143,4 +149,5 @@ def _finding(report: OverlapReport, exposing: Sequence[OperationReport]) -> str:
         return "No exposed operation" if report.total("both").n else "No host transfers"
     unit = f" in the {STEP_MEAN}" if _per_step(exposing) else ""
     all_of_it = f" of {_total(exposing)}" if len(exposing) > 1 else ""
-    return f"{_name(exposing[0])} exposes most: {format_ns(_ns(exposing[0]))}{all_of_it}{unit}"
+    worst = legible(_name(exposing[0]), _IN_TITLE)
+    return f"{worst} exposes most: {format_ns(_ns(exposing[0]))}{all_of_it}{unit}"

@@ -15,11 +15,12 @@ from ..core.arrays import BoolArray, Int32Array, Int64Array
 from ..core.threads import each
 from ..result.model import Attribution, OperationReport, Overlap
 from ..roles.rules import Role
-from ..steps.labels import Label, parse_label
-from ..steps.markers import STEP_LIKE
+from ..steps.labels import Label, parse_label, without_counters
+from ..steps.markers import kind_of
 from ..trace.model import short_name
 from .case import DeviceCase
 from .groups import measure_groups
+from .tensors import tensors
 from .waiting import in_graph, launch_of_transfers
 
 _Key = tuple[str, str, str]
@@ -29,7 +30,6 @@ GRAPH_LABEL = "graph"
 UNKNOWN = "unknown"
 
 _VERSION = re.compile(r"_v\d+$")
-_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class TransferLabels:
 def transfer_labels(case: DeviceCase) -> TransferLabels:
     """The innermost NVTX label around the launch of each of the device's transfers.
 
+    Where that says no more than which step it is, what is known of the tensor (see `tensors`).
     Copies inside a CUDA graph carry what stands around the launch of the graph.
     """
     host, rows = case.classified.trace.host, case.rows
@@ -78,13 +79,26 @@ def transfer_labels(case: DeviceCase) -> TransferLabels:
     for one in found.tolist():
         text_code, api_code = one // 2 // n_api - 1, one // 2 % n_api - 1
         if text_code >= 0:
-            label = _without_step_number(parse_label(host.texts[text_code]))
+            label = parse_label(host.texts[text_code])
+            label = replace(label, op=without_counters(label.op))
         else:
             label = Label(_VERSION.sub("", host.api_names[api_code]) if api_code >= 0 else UNKNOWN)
         key = (label.op, GRAPH_LABEL if one % 2 else label.name)
         of_found.append(codes.setdefault(key, len(codes)))
     code = np.array(of_found, np.int64)[row.reshape(-1)]
+    used, place = np.unique(text, return_inverse=True)
+    says_step = [one < 0 or _says_step(host.texts[one]) for one in used.tolist()]
+    unnamed = np.array(says_step, np.bool_)[place.reshape(-1)] & ~in_graph(case.classified, rows)
+    names, tensor = tensors(case, unnamed, call)
+    found_codes = [codes.setdefault((name, ""), len(codes)) for name in names]
+    if names:
+        code = np.where(tensor >= 0, np.array(found_codes, np.int64)[tensor], code)
     return TransferLabels(tuple(codes), code, text >= 0)
+
+
+def _says_step(text: str) -> bool:
+    """Whether a text says which step it is, and no more."""
+    return kind_of(text) is not None and not parse_label(text).keys
 
 
 def _look_up(values: Int32Array, index: Int64Array) -> Int64Array:
@@ -96,11 +110,6 @@ def _look_up(values: Int32Array, index: Int64Array) -> Int64Array:
 
 def _code_of(text: str, texts: Sequence[str]) -> int:
     return texts.index(text) if text in texts else -2
-
-
-def _without_step_number(label: Label) -> Label:
-    """`step 12` as `step N`: an operation is the same one in every step."""
-    return replace(label, op=_DIGITS.sub("N", label.op)) if STEP_LIKE.search(label.op) else label
 
 
 def measure_operations(

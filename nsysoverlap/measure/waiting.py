@@ -2,7 +2,8 @@
 
 A piece is a stretch of one transfer beside which nothing could hide it. It is *blocking* where the
 next compute kernel was launched and demonstrably could not start before the transfer was done:
-it is later on the same stream, or its stream waits for an event recorded behind the transfer. It
+it is later on the same stream, or its stream waits for an event recorded behind the transfer, or
+for another stream that does, as a reload does that stands behind its own D2H. It
 *blocks the host* where a thread waited for the transfer and the next compute kernel was launched
 only after that. Both last until the piece ends, so a piece is cut in three at most: nobody waited,
 the host did, compute did.
@@ -20,10 +21,12 @@ from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.stalls import Stalls
-from ..trace.host import ALL_STREAMS, NEVER
+from ..trace.host import ALL_STREAMS, NEVER, StreamWaits
 from ..trace.model import Trace
 from .lanes import Lanes, Transfers
 
+MOST_BETWEEN = 64
+"""Of so many streams it is asked whether a wait goes by way of them; programs have few."""
 LATER = np.iinfo(np.int64).max
 """When what never came was launched."""
 
@@ -282,9 +285,31 @@ def _dependency(
         # The kernel's stream was told to wait for what was recorded behind the transfer.
         told = trace.host.waits.latest(kernel_stream, stream, launched)
         waits |= known & ~same & (told > sent)
+        # Or for a stream that waits for it: a reload stands behind the D2H of its own data.
+        asked = np.flatnonzero(known & ~waits & (launched < rows.end_ns[transfer]))
+        streams = kernel_stream[asked], stream[asked]
+        waits[asked] = _through_another(trace.host.waits, streams, sent[asked], launched[asked])
     # Whatever was asked for, a kernel that ran beside the transfer did not wait for it.
     waits &= trace.kernels.start_ns[at] >= rows.end_ns[transfer]
     return waits, known | after | (~has_kernel & (mine >= 0)), launched
+
+
+def _through_another(
+    waits: StreamWaits,
+    streams: tuple[CodeArray, CodeArray],
+    sent: Int64Array,
+    launched: Int64Array,
+) -> BoolArray:
+    """Whether work launched on the first stream waits, by way of one other stream, for what was
+    sent on the second; every argument holds shape (n,).
+    """
+    waiting, recording = streams
+    result = np.zeros(len(sent), np.bool_)
+    for between in waits.sources(waiting)[:MOST_BETWEEN]:
+        via = np.full(len(sent), between, np.int64)
+        told = waits.latest(waiting, via, launched)
+        result |= waits.latest(via, recording, told) > sent
+    return result
 
 
 def launch_of_transfers(classified: Classified, launches: Launches, rows: Transfers) -> Int64Array:

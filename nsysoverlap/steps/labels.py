@@ -7,6 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+_DIGITS = re.compile(r"\d+")
+STEP_LIKE = re.compile(
+    # Of one word with what it counts, such as ProfilerStep; not timestep_embed, steps, batch_norm.
+    r"(?<![A-Za-z])(?:(?:global|train|training|time|profiler|mini)[ _-]?)?"
+    r"(?:step|iter(?:ation)?|batch)(?=$|[ _#:=\[({/.-]*\d)"
+    # From the first # on: from every one, a long text of them would take minutes.
+    r"|^[^#]*#(?:.*[,#])?step_num=\d+",
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(
+    r"((?<![A-Za-z])(?:epoch|micro[ _-]?batch|chunk|request|token)[ _#:=]*)\d+(?:\s*/\s*\d+)?",
+    re.IGNORECASE,
+)
+"""Numbers that count; those of layers.3 and fusion.12 tell one from another."""
+_REQUEST = re.compile(r"\[\d+\]$")
 _SUFFIX = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids|counters?)\s*=.*$", re.DOTALL)
 """What PyTorch writes behind the name of an operation."""
 _DOMAIN = re.compile(r"^(?:TSL|DeepSpeed|NCCL|TensorRT-LLM):(?=\S)(?!:)")
@@ -33,6 +48,14 @@ def without_suffix(text: str) -> str:
     `aten::mm, seq = 12, op_id = 3` gives `aten::mm`.
     """
     return _SUFFIX.sub("", _DOMAIN.sub("", text, count=1), count=1)
+
+
+def without_counters(text: str) -> str:
+    """A text as it is in every step: `step 12` gives `step N`, `layers.3` stays as it is."""
+    text = without_suffix(text)
+    if STEP_LIKE.search(text):
+        return _DIGITS.sub("N", text)
+    return _REQUEST.sub("[N]", _COUNTED.sub(r"\1N", text))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,21 +13,13 @@ from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.patterns import bounded
 from ..trace.host import HostSide
-from .labels import without_suffix
+from .labels import STEP_LIKE, without_suffix
 
 _N_SHOWN = 48
 """Characters of a range's text in an error."""
 _DIGITS = re.compile(r"\d+")
 _COUNTERS = re.compile(r"(?<![A-Za-z0-9])\d+")
 """Numbers of their own: the one of MobileNetV3 is none."""
-STEP_LIKE = re.compile(
-    # Of one word with what it counts, such as ProfilerStep; not timestep_embed, steps, batch_norm.
-    r"(?<![A-Za-z])(?:(?:global|train|training|time|profiler|mini)[ _-]?)?"
-    r"(?:step|iter(?:ation)?|batch)(?=$|[ _#:=\[({/.-]*\d)"
-    # From the first # on: from every one, a long text of them would take minutes.
-    r"|^[^#]*#(?:.*[,#])?step_num=\d+",
-    re.IGNORECASE,
-)
 _PHASE = re.compile(
     r"optimi[sz]er|(?<![a-z])(?:opt|fwd|bwd|loss|data|h2d|d2h)(?![a-z])|sched|scaler|zero_?grad"
     r"|forward|backward|micro[ _-]?batch|data_?loader|all_?gather|all_?reduce|reduce_?scatter|nccl"

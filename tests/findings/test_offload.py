@@ -71,7 +71,8 @@ def test_tensors_that_come_back_at_once(tmp_path: Path) -> None:
     )
     assert finding.detail == (
         "6 tensors stayed 1.0 ms (median) on the host between the end of their D2H and the start "
-        "of their reload. Operations: step N."
+        "of their reload. Operations: 2.9 MiB, 2.9 MiB after gemm_fusion_dot_1 (1 of 2), "
+        "2.9 MiB after gemm_fusion_dot_1 (2 of 2)."
     )
     assert [(row.start_ns // MS, row.text) for row in finding.evidence] == [
         (11, "2.9 MiB D2H, back 0 ms later"),
