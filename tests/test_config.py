@@ -101,7 +101,7 @@ RULE = '[[rule]]\npattern = "x"\nrole = "comm"\n'
         ("[[rule]\n", "(at line 1", "line"),
         (b"# caf\xe9\n", "mine.toml: is not UTF-8 text (byte 5)", "UTF-8"),
         ("rules = []", "mine.toml: rules is not a known key", "Did you mean 'rule'?"),
-        ("zzz = 1", "zzz is not a known key", "Known here: rule, links, transfer_kernels, gate."),
+        ("zzz = 1", "zzz is not a known key", "Known here: rule, links, clock,"),
         ("[links]\nh2d = 1", "links.h2d is not a known key", "Did you mean 'h2d_gbps'?"),
         (RULE + 'patern = "x"', "rule 1: patern is not a known key", "Did you mean 'pattern'?"),
         (RULE + '[[rule]]\nrole = "comm"', "rule 2 has no pattern", "needs"),

@@ -314,7 +314,7 @@ def test_texts_of_many_megabytes_are_printed_in_part(fmt: str, tmp_path: Path) -
         at = 10_000 * i
         builder.nvtx("s" * 1_000_000 + str(i), at - 5_000, at + 4_000)
         builder.kernel(at + 1_000, at + 2_000)
-        builder.copy(at + 1_500, at + 4_000, "h2d", 8)
+        builder.copy(at + 1_500, at + 4_000, "h2d", 8, stream=20)
     path = builder.write(tmp_path / "t.sqlite")
     done = run("", "report", "--by", "op", "--format", fmt, path)
     assert done.returncode == 0, done.stderr

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysoverlap.core.intervals import IntervalSet
+from nsysoverlap.core.intervals import IntervalSet, merge_groups
 
 # Spans of a small range touch, nest, repeat and run backwards all the time.
 INSTANT = st.integers(-5, 30)
@@ -183,3 +185,16 @@ def test_operations_leave_their_arguments_alone() -> None:
     a.union(b), a.intersect(b), a.subtract(b), a.clip(1, 8), a.covered([0], [9])
     after = [array for s in (a, b) for array in (s.starts, s.ends)]
     assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 10)), max_size=20))
+def test_the_union_within_groups(spans: list[tuple[int, int, int]]) -> None:
+    columns = np.array(spans, np.int64).reshape(-1, 3).T
+    group, start, end = merge_groups(columns[0], columns[1], columns[1] + columns[2])
+    found = list(zip(group.tolist(), start.tolist(), end.tolist(), strict=True))
+    assert found == sorted(found)
+    instants = [(g, t) for g, s, e in found for t in range(s, e)]
+    assert len(instants) == len(set(instants))
+    assert set(instants) == {(g, t) for g, s, n in spans for t in range(s, s + n)}
+    touching = [a for a, b in pairwise(found) if a[0] == b[0] and a[2] >= b[1]]
+    assert touching == []

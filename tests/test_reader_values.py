@@ -5,7 +5,8 @@ Each ends in the right row or in a counted drop.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from nsysoverlap import read_trace
 from nsysoverlap.core.errors import TraceFileError
 from nsysoverlap.trace import bulk
+from nsysoverlap.trace.database import connect
+from nsysoverlap.trace.schema import Schema
+from nsysoverlap.trace.strings import strings
 
 from .readerkit import (
     GRAPH_TRACE,
@@ -296,3 +300,19 @@ def test_any_values_at_all(
     found = [(row[0], row[1], row[2][3], row[5]) for row in rows(trace, "memcpy")]
     for start, end, stream, n_bytes, _, _ in good:
         assert (start, end, stream, n_bytes) in found
+
+
+def test_texts_of_more_ids_than_are_asked_for_one_by_one(tmp_path: Path) -> None:
+    """With and without an index, and with ids that are texts or not there at all."""
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE StringIds (id, value TEXT)")
+        db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(i, f"n{i}") for i in range(4_900)])
+        db.execute("INSERT INTO StringIds VALUES ('4950', 'text')")
+        db.commit()
+    with closing(connect(path)) as connection:
+        found = Schema(path.name, {"StringIds": ("id", "value")})
+        texts = strings(connection, found, np.arange(5_000))
+    assert texts == [f"n{i}" for i in range(4_900)] + [
+        "text" if i == 50 else "" for i in range(100)
+    ]

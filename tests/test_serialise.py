@@ -409,7 +409,7 @@ def test_an_older_report_does_not_know_of_the_host() -> None:
     part = values["devices"][0]["h2d"]
     assert part["exposed_ns"] > 10
     for name in ADDED:
-        del part[name]
+        part.pop(name, None)
     part["blocking_ns"] = 10
     found = OverlapReport.from_dict(values).devices[0].h2d
     assert (found.blocking_ns, found.host_blocking_ns) == (10, None)

@@ -109,7 +109,8 @@ def _measuring(config: Path | None) -> Path | None:
 
 
 def _asks(thresholds: Thresholds, reference: object) -> bool:
-    return bool(thresholds.requirements or reference is not None)
+    asked = thresholds.requirements or thresholds.max_gain
+    return bool(asked or reference is not None)
 
 
 def _check_asked(
@@ -131,7 +132,8 @@ def _check_asked(
         raise UsageError(
             f"{option} needs something to compare with.", "Give --baseline FILE or --history FILE."
         )
-    if not (thresholds.requirements or compares or write_baseline):
+    absolute = thresholds.requirements or thresholds.max_gain
+    if not (absolute or compares or write_baseline):
         raise UsageError(
             "There is nothing to check.",
             "Give a limit such as --min-hidden 90, --baseline FILE, or --write-baseline FILE.",

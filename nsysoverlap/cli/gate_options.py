@@ -60,6 +60,12 @@ _OPTIONS: tuple[Callable[..., Command], ...] = (
         help="Most exposed time per step (median; worst device), or of a trace without steps.",
     ),
     click.option(
+        "--max-gain-ms",
+        metavar="MS",
+        help="Most that a step could win, by the replayed gains of findings: fails where the low "
+        "end of the largest is above, passes where its high end is not.",
+    ),
+    click.option(
         "--require",
         multiple=True,
         metavar="LIMIT",

@@ -99,6 +99,7 @@ class Given:
             links=links,
             config_name=settings.name if settings else None,
             steps=wanted,
+            clock=settings.clock if settings else None,
             accepted=tuple(sorted(set(self.accept))),
         )
 

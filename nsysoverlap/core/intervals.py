@@ -201,3 +201,24 @@ class IntervalSet:
             # Before all intervals -1 looked at the last one.
             result[before] = 0
         return result
+
+
+def merge_groups(
+    group: Int64Array, start: Int64Array, end: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """The union of spans within each group, as (group, start, end) of disjoint spans.
+
+    All of shape (n,), in any order; linear but for sorting, however many groups there are.
+    """
+    filled = end > start
+    group, start, end = group[filled], start[filled], end[filled]
+    order = np.lexsort((start, group))
+    group, start, end = group[order], start[order], end[order]
+    if not len(group):
+        return group, start, end
+    # The latest end so far within the group, in ranks: groups times times could overflow.
+    ends, width = np.sort(end), len(end) + 1
+    place = group * width + np.searchsorted(ends, end)
+    reach = ends[np.maximum.accumulate(place) - group * width]
+    first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > reach[:-1]))
+    return group[first], start[first], reach[np.append(first[1:], True)]

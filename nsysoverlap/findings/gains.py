@@ -13,11 +13,11 @@ import numpy as np
 
 from ..core.arrays import BoolArray
 from ..measure.case import DeviceCase
-from ..replay.clock import ClockLaw
 from ..replay.model import Model
 from ..replay.predict import Prediction, of_changed
 from ..replay.scenario import Scenario, change, without
 from ..result.model import Finding, Gain
+from ..roles.clock import ClockLaw
 from .context import Found
 
 SCENARIOS: dict[str, str | None] = {

@@ -38,15 +38,14 @@ class Queue:
         `times` (n_rows,) has a time for each row of the queue, which does not fall within a stream;
         the others, and the result, are (n,).
         """
-        result = np.full(len(stream), -1, np.int64)
-        for one in np.unique(stream).tolist():
-            low, high = np.searchsorted(self.stream, (one, one + 1))
-            asked = np.flatnonzero(stream == one)
-            at = np.searchsorted(
-                np.maximum.accumulate(times[low:high]), instant[asked], side="left"
-            )
-            result[asked] = np.where(at > 0, low + at - 1, -1)
-        return result
+        if not len(self):
+            return np.full(len(stream), -1, np.int64)
+        # The latest time so far within each stream, in ranks: streams times times could overflow.
+        rising, width = np.sort(times), len(self) + 1
+        reached = np.maximum.accumulate(self.stream * width + np.searchsorted(rising, times))
+        asked = stream * width + np.searchsorted(rising, instant)
+        at = np.searchsorted(reached, asked) - 1
+        return np.where(at >= np.searchsorted(self.stream, stream), at, -1)
 
     def places(self, n_transfers: int) -> Int64Array:
         """Index of each transfer of the case, -1 for nodes of graphs; shape (n_transfers,)."""

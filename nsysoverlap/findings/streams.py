@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_at, format_ms, format_ns, short_kernel
-from ..core.intervals import IntervalSet
+from ..core.intervals import IntervalSet, merge_groups
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
@@ -35,20 +35,19 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
 
     **Silent** for less than 0.1 % of the time.
     """
-    shared = [_shared(case, mask) for case, mask in zip(ctx.cases, ctx.measured, strict=True)]
-    lost, weights = [], []
-    for i, (case, streams) in enumerate(zip(ctx.cases, shared, strict=True)):
-        total, weight = 0, np.zeros(len(case.rows), np.int64)
-        for rows, kernels in streams:
-            total += _saved(ctx, i, rows, kernels)
-            weight = np.where(rows, ctx.exposed_ns[i], weight)
+    lost, weights, n = [], [], 0
+    for i, (case, mask, idle) in enumerate(zip(ctx.cases, ctx.measured, ctx.idle, strict=True)):
+        rows, kernels = _shared(case, mask)
+        total = int(_saved(case, rows, kernels, idle).sum())
+        weight = np.zeros(len(case.rows), np.int64)
+        weight[rows] = ctx.exposed_ns[i][rows]
+        n += len(rows)
         # Copies of two streams may be exposed at the same time.
         lost.append(min(total, ctx.exposed(i, weight > 0).length))
         weights.append(weight)
     cost = ctx.worth(lost)
     if cost is None:
         return
-    n = sum(int(rows.sum()) for streams in shared for rows, _ in streams)
     blamed = ctx.weighted(weights)
     yield cost.found(
         title=f"{copies(n)} issued on a stream that also computes",
@@ -112,37 +111,55 @@ def head_of_line(ctx: Context) -> Iterator[Found]:
 FINDERS: tuple[Finder, ...] = (same_stream_as_compute, head_of_line)
 
 
-def _shared(case: DeviceCase, measured: BoolArray) -> list[tuple[BoolArray, IntervalSet]]:
-    """For each stream with both: its transfers (a mask of the rows), and its compute."""
-    trace, rows = case.classified.trace, case.rows
-    alone = measured & ~in_graph(case.classified, rows)
-    kernels = trace.kernels
+def _shared(case: DeviceCase, measured: BoolArray) -> tuple[Int64Array, Int64Array]:
+    """Transfers and compute kernels of the streams that have both, as indices of their rows."""
+    kernels, rows = case.classified.trace.kernels, case.rows
     compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
     compute = compute[~kernels.from_graph[compute]]
-    found = []
-    for stream in np.unique(rows.stream[alone]).tolist():
-        own = compute[kernels.stream[compute] == stream]
-        if len(own):
-            spans = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
-            found.append((alone & (rows.stream == stream), spans))
-    return found
+    copied = np.flatnonzero(measured & ~in_graph(case.classified, rows))
+    n_streams = len(case.classified.trace.streams)
+    both = np.bincount(rows.stream[copied], minlength=n_streams) > 0
+    both &= np.bincount(kernels.stream[compute], minlength=n_streams) > 0
+    return copied[both[rows.stream[copied]]], compute[both[kernels.stream[compute]]]
 
 
-def _saved(ctx: Context, i: int, mask: BoolArray, kernels: IntervalSet) -> int:
-    """Of the exposed time of a stream's copies what goes if both directions and compute run at
+def _saved(
+    case: DeviceCase, copied: Int64Array, compute: Int64Array, idle: IntervalSet
+) -> Int64Array:
+    """Of the exposed time of each stream's copies what goes if both directions and compute run at
     once: all but what one direction is exposed for beyond the kernels with no copy beside them.
 
     Beside a stream that holds little of the compute only its own kernels count: it is not what
-    keeps the directions apart.
+    keeps the directions apart. Shape (n_streams,).
     """
-    case = ctx.cases[i]
-    alone = kernels.subtract(case.rows.union).intersect(case.window).length
-    exposed = ctx.exposed(i, mask).length
-    if 2 * kernels.length < case.lanes.compute.length:
-        return min(exposed, alone)
-    role = case.rows.role
-    longer = max(ctx.exposed(i, mask & (role == one)).length for one in (Role.H2D, Role.D2H))
-    return exposed - max(longer - alone, 0)
+    kernels, role = case.classified.trace.kernels, case.rows.role[copied]
+    stream = kernels.stream[compute].astype(np.int64)
+    spans = merge_groups(stream, kernels.start_ns[compute], kernels.end_ns[compute])
+    free = case.window.subtract(case.rows.union)
+    alone = _by_stream(case, spans[0], free.covered(*spans[1:]))
+    held = _by_stream(case, spans[0], spans[2] - spans[1])
+    exposed = _exposed(case, copied, idle)
+    longer = np.maximum(
+        *(_exposed(case, copied[role == one], idle) for one in (Role.H2D, Role.D2H))
+    )
+    little = 2 * held < case.lanes.compute.length
+    both = exposed - np.maximum(longer - alone, 0)
+    saved: Int64Array = np.where(little, np.minimum(exposed, alone), both)
+    return saved
+
+
+def _exposed(case: DeviceCase, at: Int64Array, idle: IntervalSet) -> Int64Array:
+    """For each stream of the trace how long its transfers `at` were exposed."""
+    rows = case.rows
+    stream = rows.stream[at].astype(np.int64)
+    spans = merge_groups(stream, rows.start_ns[at], rows.end_ns[at])
+    return _by_stream(case, spans[0], idle.covered(*spans[1:]))
+
+
+def _by_stream(case: DeviceCase, stream: Int64Array, ns: Int64Array) -> Int64Array:
+    total = np.zeros(len(case.classified.trace.streams), np.int64)
+    np.add.at(total, stream, ns)
+    return total
 
 
 @dataclass(frozen=True)

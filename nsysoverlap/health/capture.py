@@ -9,6 +9,7 @@ from ..core.formatting import format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..result.model import HealthEntry, format_share
 from ..trace.capture_facts import FAILED, speaks_of_loss
+from .losses import any_lost
 from .subject import Case, touches
 
 _MAYBE_LOST = "Not all CUDA events"
@@ -136,7 +137,8 @@ def launches_without_rows(case: Case) -> Iterator[HealthEntry]:
     """Launches without a GPU row."""
     launches = case.classified.trace.facts.launches
     missing, total = launches.n_launches_without_row or 0, launches.n_launches or 0
-    if case.has_rows and missing:
+    # Where that is a loss, it has been said, and is nothing normal.
+    if case.has_rows and missing and not any_lost(case):
         yield HealthEntry(
             "launches-without-rows",
             "note",

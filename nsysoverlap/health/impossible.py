@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import BoolArray
 from ..core.formatting import format_ns, number_of
+from ..core.intervals import merge_groups
 from ..result.model import HealthEntry, format_share
 from ..trace.cupti import HOST_COPIES, MIGRATIONS
 from ..trace.model import Activities, Trace
@@ -121,23 +122,8 @@ def _busy_ns(tables: Sequence[tuple[Activities, BoolArray]]) -> int:
     stream = np.concatenate([rows.stream[kept].astype(np.int64) for rows, kept in tables])
     start = np.concatenate([rows.start_ns[kept] for rows, kept in tables])
     end = np.concatenate([rows.end_ns[kept] for rows, kept in tables])
-    if not len(start):
-        return 0
-    order = np.lexsort((start, stream))
-    stream, start, end = stream[order], start[order], end[order]
-    new = np.append(True, stream[1:] != stream[:-1])
-    reached = np.append(start[:1], _running_end(stream, end)[:-1])
-    begin = np.where(new, start, np.maximum(start, reached))
-    return int(np.maximum(end - begin, 0).sum())
-
-
-def _running_end(stream: Int64Array, end: Int64Array) -> Int64Array:
-    """The latest end so far within each stream; rows are sorted by stream."""
-    # In ranks, because streams times times could overflow.
-    ends = np.sort(end)
-    place = stream * (len(end) + 1) + np.searchsorted(ends, end)
-    latest: Int64Array = ends[np.maximum.accumulate(place) - stream * (len(end) + 1)]
-    return latest
+    _, begin, until = merge_groups(stream, start, end)
+    return int((until - begin).sum())
 
 
 def beyond_capture(case: Case) -> Iterator[HealthEntry]:

@@ -103,6 +103,12 @@ def lost_head(case: Case) -> Iterator[HealthEntry]:
         )
 
 
+def any_lost(case: Case) -> bool:
+    """Whether one of the above says which launches lack a row."""
+    checks = (lost_copies, lost_launches, lost_end, lost_process, lost_head)
+    return any(True for check in checks for _ in check(case))
+
+
 def _where(case: Case, wanted: Callable[[ProcessLaunches], bool]) -> list[ProcessLaunches]:
     processes = case.classified.trace.facts.launches.processes
     return [p for p in processes if p.has_rows and wanted(p)]

@@ -17,6 +17,7 @@ from ..result.scopes import Measured, has_steps, measure
 from ..result.sentences import basis_line
 from .baseline import DEFAULT_MAX_DROP
 from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
+from .gains import judge_gain
 from .thresholds import OPERATORS, Requirement, Thresholds, parse_requirement
 from .verdicts import Loss, Spread, Status, Verdict, Verdicts
 
@@ -75,6 +76,8 @@ def judge(
     """All verdicts. `unreadable` says of each trace that could not be read why not."""
     blockers = _blockers(report, unreadable, reference is not None)
     verdicts = [_absolute(report, requirement) for requirement in thresholds.requirements]
+    if thresholds.max_gain is not None:
+        verdicts.append(judge_gain(report, *thresholds.max_gain))
     if reference is not None:
         verdicts += _relative(report, thresholds, reference)
     if blockers:

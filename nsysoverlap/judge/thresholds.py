@@ -6,6 +6,7 @@ min_hidden = "90%"                 # also min_hidden_h2d, min_hidden_d2h, min_co
 max_exposed_ms = 12.5
 max_drop = 1                       # points, against baseline
 max_exposed_growth = "5%"
+max_gain_ms = 20
 confidence = 95
 require = ["h2d.hidden@worst-rank >= 60%"]
 baseline = "baseline.json"         # relative to this file
@@ -40,6 +41,7 @@ KEYS = (
     "max_exposed_ms",
     "max_drop",
     "max_exposed_growth",
+    "max_gain_ms",
     "confidence",
     "require",
     "baseline",
@@ -77,6 +79,8 @@ class Thresholds:
     requirements: tuple[Requirement, ...] = ()
     max_drop: Fraction | None = None
     max_exposed_growth: Fraction | None = None
+    max_gain: tuple[Fraction, str] | None = None
+    """In ns, and how the user wrote it."""
     confidence: Fraction | None = None
     baseline: Path | None = None
 
@@ -127,6 +131,7 @@ def build_thresholds(
         requirements=(*_simple(values), *required),
         max_drop=_percent(values, "max_drop"),
         max_exposed_growth=_percent(values, "max_exposed_growth", most=None),
+        max_gain=_gain(values),
         confidence=_confidence(values),
         baseline=Path(values["baseline"][1]) if "baseline" in values else None,
     )
@@ -164,6 +169,13 @@ def _percent(
         return None
     name, text = values[key]
     return parse_percent(text, name, most)
+
+
+def _gain(values: Mapping[str, tuple[str, Any]]) -> tuple[Fraction, str] | None:
+    if "max_gain_ms" not in values:
+        return None
+    name, text = values["max_gain_ms"]
+    return parse_limit(text, Unit.TIME, name), f"{name} {text}"
 
 
 def _confidence(values: Mapping[str, tuple[str, Any]]) -> Fraction | None:

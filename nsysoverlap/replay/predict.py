@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
+from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
 from .model import Model
 from .operations import OpKind
 from .outcome import Outcome

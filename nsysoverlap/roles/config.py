@@ -6,6 +6,10 @@
     h2d_gbps = 63
     d2h_gbps = 63
 
+    [clock]                            # of this machine, see docs/whatif.md
+    exponent = 0.08
+    floor = 0.68
+
     [[rule]]
     name = "my-ring"                   # optional
     pattern = "my_ring_(send|recv)"    # regex, searched in the demangled kernel name
@@ -26,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
+from .clock import ClockLaw
 from .links import MOST_GBPS, LinkOverride
 from .rule_table import Role, Rule
 from .rules import RuleSet
@@ -35,9 +40,10 @@ ROLES: Mapping[str, Role] = {
 }
 USER_CATEGORY = "config"
 # `gate` belongs to the thresholds of the gate, which are not this module's to judge.
-_TOP_KEYS = ("rule", "links", "transfer_kernels", "gate")
+_TOP_KEYS = ("rule", "links", "clock", "transfer_kernels", "gate")
 _RULE_KEYS = ("name", "pattern", "role", "why")
 _LINK_KEYS = ("h2d_gbps", "d2h_gbps")
+_CLOCK_KEYS = ("exponent", "floor")
 _TRANSFER_KERNELS = {"auto": True, "off": False}
 
 
@@ -45,13 +51,14 @@ _TRANSFER_KERNELS = {"auto": True, "off": False}
 class Config:
     """What a configuration file says. `name` is its base name, which reports show.
 
-    `transfer_kernels` and `links` are None where the file does not set them.
+    `transfer_kernels`, `links` and `clock` are None where the file does not set them.
     """
 
     name: str
     user_rules: tuple[Rule, ...] = ()
     transfer_kernels: bool | None = None
     links: LinkOverride | None = None
+    clock: ClockLaw | None = None
 
     def rule_set(self, transfer_kernels: bool | None = None) -> RuleSet:
         """The user's rules before the built-in ones; an argument wins over the file."""
@@ -106,6 +113,7 @@ class _Reader:
             user_rules=tuple(self._rule(table, i) for i, table in enumerate(tables, start=1)),
             transfer_kernels=self._transfer_kernels(values.get("transfer_kernels")),
             links=self._links(values.get("links")),
+            clock=self._clock(values.get("clock")),
         )
 
     def _rule(self, value: object, number: int) -> Rule:
@@ -171,6 +179,23 @@ class _Reader:
                 f"links.{key}", f"cannot be {rate!r}", "Write a rate in GB/s above 0, such as 63."
             )
         return float(rate)
+
+    def _clock(self, value: object) -> ClockLaw | None:
+        if value is None:
+            return None
+        table = self._table(value, "clock", "Write [clock] above its keys.")
+        self._known(table, _CLOCK_KEYS, "clock.")
+        return ClockLaw(*(self._share(table, key) for key in _CLOCK_KEYS))
+
+    def _share(self, clock: Mapping[str, Any], key: str) -> float:
+        if key not in clock:
+            raise self._error("clock", f"has no {key}", f"Give both {' and '.join(_CLOCK_KEYS)}.")
+        share = clock[key]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise self._error(
+                f"clock.{key}", f"cannot be {share!r}", "Write a number from 0 to 1, such as 0.08."
+            )
+        return float(share)
 
     def _table(self, value: object, key: str, hint: str) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):

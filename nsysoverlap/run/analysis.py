@@ -16,8 +16,8 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
-from ..replay.clock import ClockLaw
 from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
+from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
 from ..roles.rules import Classified, RuleSet, classify

@@ -22,13 +22,13 @@ from ..replay.answer import (
     scenario_answer,
 )
 from ..replay.bound import copies_per_layer, order_bounds
-from ..replay.clock import DEFAULT_LAW, ClockLaw
 from ..replay.engine import CycleError
 from ..replay.model import Model, build_model
 from ..replay.path import critical_path
 from ..replay.predict import Prediction, predict
 from ..replay.questions import Question, scenarios, sweep_factors
 from ..replay.scenario import Link, Scenario
+from ..roles.clock import DEFAULT_LAW, ClockLaw
 from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.load import read_trace

@@ -51,10 +51,22 @@ class Launches:
             stream, correlation = stream[rows], correlation[rows]
         stream_pid = self._trace.stream_pid
         result = np.full(len(stream), -1, np.int64)
+        if len(self._by_process) <= 1:
+            for process, calls in self._by_process.items():
+                own = (stream_pid == process) | (stream_pid == 0)
+                at = calls.find(correlation)
+                result = at if own.all() else np.where(own[stream], at, -1)
+            return result
+        # Each row is looked at once, however many processes there are.
+        row_pid = stream_pid[stream]
+        order = np.argsort(row_pid, kind="stable")
+        rising = row_pid[order]
+        # Rows of cut-down exports do not say which process they are of.
+        nameless = np.flatnonzero(row_pid == 0)
         for process, calls in self._by_process.items():
-            # Rows of cut-down exports do not say which process they are of.
-            own = (stream_pid == process) | (stream_pid == 0)
-            mine = slice(None) if own.all() else np.flatnonzero(own[stream])
+            low = np.searchsorted(rising, process, side="left")
+            high = np.searchsorted(rising, process, side="right")
+            mine = np.concatenate((order[low:high], nameless)) if process else nameless
             at = calls.find(correlation[mine])
             result[mine] = np.where(at >= 0, at, result[mine])
         return result

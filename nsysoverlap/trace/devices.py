@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from . import schema
 from .guard import few_rows
@@ -41,6 +42,14 @@ class GpuTables:
 
     listed: tuple[ListedGpu, ...] = ()
     of_process: tuple[tuple[int, int, int, str | None], ...] = ()
+
+    @cached_property
+    def claims(self) -> dict[tuple[int, int], set[tuple[int, str | None]]]:
+        """What is said of each process and ordinal."""
+        found: dict[tuple[int, int], set[tuple[int, str | None]]] = {}
+        for pid, ordinal, gpu, uuid in self.of_process:
+            found.setdefault((pid, ordinal), set()).add((gpu, uuid))
+        return found
 
 
 def read_gpus(connection: sqlite3.Connection, found: Schema) -> GpuTables:
@@ -121,7 +130,7 @@ def _prove(global_pid: int, device_id: int, gpus: GpuTables) -> TargetGpu | None
     """The physical GPU behind one process's ordinal, or None where the export does not say."""
     machine = [entry for entry in gpus.listed if _same_machine(entry, global_pid, gpus)]
     pid = pid_of(global_pid)
-    claims = {(gpu, uuid) for p, o, gpu, uuid in gpus.of_process if (p, o) == (pid, device_id)}
+    claims = set(gpus.claims.get((pid, device_id), ()))
     if len(claims) == 1:
         gpu_id, uuid = claims.pop()
         cards = [entry.gpu for entry in machine if entry.gpu.id == gpu_id]

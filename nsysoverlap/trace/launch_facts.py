@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..core.arrays import BoolArray, IdArray
+from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
 from . import schema
 from .activities import Columns
 from .host import HostSide
@@ -34,71 +34,91 @@ def launch_facts(
     thunks = None if any_row else _thunks(connection, found)
     if not host.has_calls:
         return LaunchFacts(n_thunk_ranges=thunks)
-    counts = []
+    counts, rows = [], _IdsByProcess(tables, streams)
     for patterns in ((schema.KERNEL_LAUNCH_API, schema.ASYNC_COPY_API), (schema.GRAPH_LAUNCH_API,)):
         wanted = np.array([any(p.match(n) for p in patterns) for n in host.api_names], np.bool_)
         # A call without an id of its own cannot be matched, so it says nothing.
         mine = wanted[host.calls.name] & (host.calls.correlation_id != 0)
-        counts.append(_count_missing(host, mine, tables, streams))
+        counts.append(_count_missing(host, mine, rows))
     (n, missing), (n_graph, graph_missing) = counts
-    processes = tuple(_processes(host, tables, streams)) if any_row else ()
+    processes = tuple(_processes(host, rows)) if any_row else ()
     return LaunchFacts(n, missing, n_graph, graph_missing, thunks, processes)
 
 
-def _processes(
-    host: HostSide, tables: Mapping[str, Columns], streams: Sequence[Stream]
-) -> Iterator[ProcessLaunches]:
+def _processes(host: HostSide, rows: _IdsByProcess) -> Iterator[ProcessLaunches]:
     """What became of the launches of each process that has any."""
     is_copy = _named(host, schema.ASYNC_COPY_API)
     counted = is_copy | _named(host, schema.KERNEL_LAUNCH_API)
     counted &= (host.calls.correlation_id != 0) & ~_captured(host)
     nothing = is_copy & (host.calls.end_ns - host.calls.start_ns < _SHORTEST_COPY_NS)
-    for pid in np.unique(host.thread_pid).tolist():
-        of_process = (host.thread_pid == pid)[host.calls.thread]
-        mine = counted & of_process
-        if not mine.any():
-            continue
-        rows = _rows_of(pid, tables, streams)
-        n = int(np.count_nonzero(mine & ~nothing))
-        if not rows:
+    for pid, own in _calls_by_process(host):
+        mine, copies = counted[own], is_copy[own]
+        asked = mine & ~nothing[own]
+        n = int(np.count_nonzero(asked))
+        parts = rows.of(pid)
+        if not parts:
             if n:
                 yield ProcessLaunches(pid_of(pid), n, has_rows=False)
             continue
-        start = host.calls.start_ns
-        known = np.flatnonzero(of_process & (host.calls.correlation_id != 0))
-        found = np.zeros(len(start), np.bool_)
-        found[known] = _in_any(host.calls.correlation_id[known], [ids for ids, _ in rows])
-        first = min(low for _, low in rows)
-        last = int(start[found].max(initial=np.iinfo(np.int64).min))
-        head, tail = start < first, start > last
-        between, lost = mine & ~head & ~tail, mine & ~found & ~nothing
+        if not mine.any():
+            continue
+        start, ids = host.calls.start_ns[own], host.calls.correlation_id[own]
+        found = _in_any(ids, [part for part, _ in parts]) & (ids != 0)
+        head = start < min(low for _, low in parts)
+        tail = start > start[found].max(initial=np.iinfo(np.int64).min)
+        between, lost = mine & ~head & ~tail, asked & ~found
 
         def count(mask: BoolArray) -> int:
             return int(np.count_nonzero(mask))
 
         yield ProcessLaunches(
             pid_of(pid), n,
-            count(between & is_copy), count(between & ~is_copy),
-            count(between & lost & is_copy), count(between & lost & ~is_copy),
+            count(between & copies), count(between & ~copies),
+            count(between & lost & copies), count(between & lost & ~copies),
             count(lost & head), count(lost & tail & ~head),
         )  # fmt: skip
 
 
-def _rows_of(
-    pid: int, tables: Mapping[str, Columns], streams: Sequence[Stream]
-) -> list[tuple[IdArray, int]]:
-    """Correlation ids of the GPU rows of a process, table by table, and the first start of each."""
-    # Cut-down exports do not say which process a row or a call is of.
-    own = np.array([s.global_pid in (pid, 0) or pid == 0 for s in streams], dtype=np.bool_)
-    found = []
-    for table in tables.values():
-        ids, start = table.values["correlation_id"], table.values["start_ns"]
-        if not own.all():
-            kept = own[table.values["stream"]]
-            ids, start = ids[kept], start[kept]
-        if len(ids):
-            found.append((ids, int(start[0])))
-    return found
+def _calls_by_process(host: HostSide) -> Iterator[tuple[int, Int64Array | slice]]:
+    """Each process that called anything, and which calls are its own."""
+    pids, code = np.unique(host.thread_pid, return_inverse=True)
+    if len(pids) == 1:
+        yield int(pids[0]), slice(None)
+        return
+    yield from _groups(pids, code.astype(np.int32)[host.calls.thread])
+
+
+def _groups(keys: Int64Array, code: Int32Array) -> Iterator[tuple[int, Int64Array]]:
+    """Each key that any row has, and its rows, rising; `code` indexes `keys`."""
+    order = np.argsort(code, kind="stable")
+    bounds = np.searchsorted(code, np.arange(len(keys) + 1), sorter=order).tolist()
+    for i, key in enumerate(keys.tolist()):
+        if bounds[i] < bounds[i + 1]:
+            yield key, order[bounds[i] : bounds[i + 1]]
+
+
+class _IdsByProcess:
+    """Correlation ids of the GPU rows of each process, table by table, with their first start."""
+
+    def __init__(self, tables: Mapping[str, Columns], streams: Sequence[Stream]) -> None:
+        self._all: list[tuple[IdArray, int]] = []
+        self._of: dict[int, list[tuple[IdArray, int]]] = {}
+        stream_pid = np.array([stream.global_pid for stream in streams], np.int64)
+        pids, code = np.unique(stream_pid, return_inverse=True)
+        for table in tables.values():
+            ids, start = table.values["correlation_id"], table.values["start_ns"]
+            if not len(ids):
+                continue
+            self._all.append((ids, int(start[0])))
+            if len(pids) == 1:
+                self._of.setdefault(int(pids[0]), []).append(self._all[-1])
+                continue
+            for pid, rows in _groups(pids, code.astype(np.int32)[table.values["stream"]]):
+                self._of.setdefault(pid, []).append((ids[rows], int(start[rows[0]])))
+
+    def of(self, pid: int) -> list[tuple[IdArray, int]]:
+        """Cut-down exports do not say which process a row or a call is of: 0 may be any."""
+        return [*self._of.get(pid, []), *self._of.get(0, [])] if pid else self._all
 
 
 def _named(host: HostSide, api: re.Pattern[str]) -> BoolArray:
@@ -127,19 +147,13 @@ def _captured(host: HostSide) -> BoolArray:
     return captured
 
 
-def _count_missing(
-    host: HostSide,
-    wanted: BoolArray,
-    tables: Mapping[str, Columns],
-    streams: Sequence[Stream],
-) -> tuple[int, int]:
+def _count_missing(host: HostSide, wanted: BoolArray, rows: _IdsByProcess) -> tuple[int, int]:
     """Distinct (process, correlation id) calls, and those among them without any GPU row."""
     n = missing = 0
-    for pid in np.unique(host.thread_pid).tolist():
-        mine = wanted & (host.thread_pid == pid)[host.calls.thread]
-        if mine.any():
-            rows = [ids for ids, _ in _rows_of(pid, tables, streams)]
-            calls, left = _distinct_and_without(host.calls.correlation_id[mine], rows)
+    for pid, own in _calls_by_process(host):
+        ids = host.calls.correlation_id[own][wanted[own]]
+        if len(ids):
+            calls, left = _distinct_and_without(ids, [part for part, _ in rows.of(pid)])
             n, missing = n + calls, missing + left
     return n, missing
 

@@ -10,6 +10,7 @@ from .schema import Schema
 from .values import integer, text
 
 _IDS_PER_QUERY = 400
+_MANY = 4_000
 
 
 def strings(connection: sqlite3.Connection, found: Schema, ids: Int64Array) -> list[str]:
@@ -19,6 +20,16 @@ def strings(connection: sqlite3.Connection, found: Schema, ids: Int64Array) -> l
     if table is None:
         return [""] * len(wanted)
     texts: dict[int | None, str] = {}
+    if len(wanted) > _MANY:
+        # Once through the table, which need not have an index.
+        asked = set(wanted)
+        rows = connection.execute(
+            f"SELECT {table.sql('id')}, {table.sql('value')} FROM {table.quoted}"  # noqa: S608
+        )
+        texts.update(
+            (number, text(value) or "") for key, value in rows if (number := integer(key)) in asked
+        )
+        return [texts.get(i, "") for i in wanted]
     for first in range(0, len(wanted), _IDS_PER_QUERY):
         part = wanted[first : first + _IDS_PER_QUERY]
         # As numbers and as text: a column without a type keeps whatever it was given.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -19,12 +20,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+MOST_SECONDS = 60.0
+"""For one damaged trace, on whatever machine."""
+
 
 def main() -> int:
     """Command line; 1 where anything failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
+    parser.add_argument("--cases", type=int, help="so many at random, instead of for some time")
+    parser.add_argument("--seed", type=int, help="of the cases  [default: another each time]")
     parser.add_argument("--replay", type=Path, help="bytes that caused a failure")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -42,6 +48,8 @@ def main() -> int:
         if arguments.replay is not None:
             print(one(arguments.replay.read_bytes()))
             return 0
+        if arguments.cases is not None:
+            return _cases(one, arguments.cases, arguments.seed, path)
         if atheris is None:
             return _random(one, arguments.seconds, arguments.folder)
         return _guided(atheris, one, arguments.seconds, arguments.folder)
@@ -70,6 +78,29 @@ def _guided(atheris: Any, one: Callable[[bytes], str], seconds: float, folder: P
     # Ends the process by itself, with an exit status that tells.
     atheris.Fuzz()
     return 0
+
+
+def _cases(one: Callable[[bytes], str], n: int, seed: int | None, path: Path) -> int:
+    """Damage drawn from a seed; says what took longest and most memory. 1 where anything failed."""
+    seed = random.randrange(2**32) if seed is None else seed
+    print(f"seed {seed}", flush=True)
+    choose, outcomes, failures = random.Random(seed), Counter[str](), 0
+    longest, largest = 0.0, 0
+    for i in range(n):
+        data = choose.randbytes(choose.randint(4, 200))
+        before = time.monotonic()
+        try:
+            outcomes[one(data)] += 1
+        except Exception:
+            failures += 1
+            print(f"case {i}, {data.hex()}:\n{traceback.format_exc()}", flush=True)
+        longest = max(longest, time.monotonic() - before)
+        largest = max(largest, path.stat().st_size)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(dict(outcomes))
+    print(f"{n} cases, {failures} failures, longest {longest:.1f} s, ", end="")
+    print(f"peak {peak:.0f} MB, largest file {largest / 1e6:.1f} MB")
+    return int(bool(failures) or longest > MOST_SECONDS or peak > 300 + 20 * largest / 1e6)
 
 
 def _random(one: Callable[[bytes], str], seconds: float, folder: Path) -> int:

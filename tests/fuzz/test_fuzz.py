@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from .damage import bases, check, damage
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +46,12 @@ def test_damage_is_the_same_for_the_same_bytes(exports: list[bytes], tmp_path: P
     first = damage(data, exports, tmp_path / "a.sqlite").read_bytes()
     assert damage(data, exports, tmp_path / "b.sqlite").read_bytes() == first
     assert first not in exports
+
+
+@pytest.mark.slow
+def test_five_thousand_damaged_traces_end_in_time_and_memory() -> None:
+    """The seed is printed; `python -m tests.fuzz --cases N --seed SEED` draws the same again."""
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", "5000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr

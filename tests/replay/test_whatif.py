@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import nsysoverlap as no
 from nsysoverlap.cli import main
 from nsysoverlap.cli.formats import formats_of, render
-from nsysoverlap.replay.clock import ClockLaw
+from nsysoverlap.roles.clock import ClockLaw
 
 from ..traces import h200
 
@@ -227,3 +227,28 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
         db.commit()
     question = ("--link", "2x", "--earlier", "1")
     assert answer(path, *question) == answer(NOLHS, *question)
+
+
+def test_the_clock_law_of_a_configuration_file(tmp_path: Path) -> None:
+    config = tmp_path / "machine.toml"
+    config.write_text("[clock]\nexponent = 0.08\nfloor = 0.68\n")
+    (one,) = answer(NOLHS, "--drop", ".", "--config", config)["scenarios"]
+    known = no.whatif(NOLHS, drop=".", clock=ClockLaw(0.08, 0.68)).scenarios[0]
+    assert (one["step_low_ns"], one["step_high_ns"]) == (known.step_low_ns, known.step_high_ns)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("exponent = 0.1", "clock has no floor"),
+        ("exponent = 2\nfloor = 0.5", "clock.exponent cannot be 2"),
+        ("exponent = 0.1\nfloor = true", "clock.floor cannot be True"),
+        ("exponent = 0.1\nfloor = 0.5\nk = 1", "clock.k is not a known key"),
+    ],
+)
+def test_a_clock_law_that_makes_no_sense(tmp_path: Path, table: str, said: str) -> None:
+    config = tmp_path / "machine.toml"
+    config.write_text(f"[clock]\n{table}\n")
+    result = run(NOLHS, "--config", config)
+    assert result.exit_code == 2
+    assert said in result.stderr
