@@ -186,7 +186,8 @@ def draw_work(random: np.random.Generator, clock: Clock) -> Work:
     busy = np.where(kind == COMPUTE, duration + random.integers(800, 3_000, shape), 0)
     launched = clock.now_ns + place * _LAUNCH_NS + random.integers(0, 2_000, shape)
     start = clock.now_ns + 50_000 + np.cumsum(busy, axis=1) - busy
-    start = np.maximum(start, launched + 3_000)
+    stream = _FIRST_STREAM[kind] + place % _N_STREAMS[kind]
+    start = queued(np.maximum(start, launched + 3_000), duration, stream)
     number = (device * ROWS_PER_STEP + place) * 2 + clock.correlation
     graph = clock.correlation + 2 * place.size + device
     columns = {
@@ -196,12 +197,23 @@ def draw_work(random: np.random.Generator, clock: Clock) -> Work:
         "launched_ns": launched,
         "start_ns": start,
         "end_ns": start + duration,
-        "stream": _FIRST_STREAM[kind] + place % _N_STREAMS[kind],
+        "stream": stream,
         "in_graph": in_graph,
         "correlation": np.where(in_graph, graph, number),
         "call": number + 1,
     }
     return Work(**{name: values.ravel() for name, values in columns.items()})
+
+
+def queued(start: Ints, duration: Ints, stream: Ints) -> Ints:
+    """Starts that wait for what is before them on their stream; shapes (devices, rows)."""
+    found = start.copy()
+    for device in range(len(start)):
+        for one in np.unique(stream[device]):
+            mine = (device, stream[device] == one)
+            before = np.cumsum(duration[mine]) - duration[mine]
+            found[mine] = before + np.maximum.accumulate(start[mine] - before)
+    return found
 
 
 def _kernels(work: Work, names: Names) -> Columns:

@@ -7,9 +7,10 @@ the device: its step time plus the exposed transfer time predicts this arm's ste
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from .config import Config
+from .config import Config, OffloadConfig, check_offload
 from .errors import RefusedError
 
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
@@ -35,7 +36,7 @@ class Arm:
     of layers only), saved (the named tensors on the device), offloaded (on the host), or
     prefetch (the program issues the copies itself; on the host if `offloads`).
     `feed` sends each batch from the host while the step before still runs. `profile_from` names
-    the arm whose trace supplies the latencies.
+    the arm whose trace supplies the latencies. With `waits` each step is awaited before the next.
     """
 
     name: str
@@ -50,11 +51,18 @@ class Arm:
     parameters_on_host: bool = False
     feed: bool = False
     profile_from: str | None = None
+    offload: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of [offload] that are other than the configuration's."""
+    waits: bool = False
 
     @property
     def expects_transfers(self) -> bool:
         """Whether a run without host transfers in its program is void."""
         return self.offloads or self.optimizer_on_host or self.parameters_on_host
+
+    def offload_of(self, config: Config) -> OffloadConfig:
+        """[offload] as this arm has it."""
+        return replace(config.offload, **self.offload)
 
 
 def _offload(name: str, title: str, options: Mapping[str, str] = HIDING, **more: object) -> Arm:
@@ -110,6 +118,10 @@ FIXED = (
 
 def all_arms(config: Config) -> tuple[Arm, ...]:
     """Every arm of a configuration, controls first; memory pressure once per slop factor."""
+    return (*_built_in(config), *_own(config))
+
+
+def _built_in(config: Config) -> tuple[Arm, ...]:
     pressure = (
         _offload(
             f"pressure-{factor}",
@@ -119,6 +131,43 @@ def all_arms(config: Config) -> tuple[Arm, ...]:
         for factor in config.offload.slop_factors
     )
     return (*FIXED, *pressure)
+
+
+def _own(config: Config) -> tuple[Arm, ...]:
+    """The arms that the configuration itself describes, in its order."""
+    known = {arm.name: arm for arm in _built_in(config)}
+    for name, values in config.arms.items():
+        known[name] = own_arm(config, known, name, values)
+    return tuple(known[name] for name in config.arms)
+
+
+def own_arm(config: Config, known: Mapping[str, Arm], name: str, values: Mapping[str, Any]) -> Arm:
+    """An arm that is like a known one but for some fields. Raises `RefusedError`."""
+    where = f"{config.name}: [arms.{name}]"
+    wrong = sorted(set(values) - {"like", "title", "offload", "control", "waits", "options"})
+    if wrong or values.get("like") not in known or not name.replace("-", "").isalnum():
+        raise RefusedError(
+            f"{where} has no known `like`, a field that is none, or no plain name.",
+            "Fields: like, title, offload, control, waits, options; names of letters and digits.",
+        )
+    arm = known[values["like"]]
+    given = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.get("offload", {}).items()
+    }
+    unknown = sorted(set(given) - {entry.name for entry in fields(OffloadConfig)})
+    if unknown or values.get("control", arm.name) not in known:
+        raise RefusedError(f"{where}: {(unknown or [values['control']])[0]!r}?", "There is none.")
+    fields_of = {**arm.offload, **given}
+    check_offload(where, config.model, replace(config.offload, **fields_of))
+    return replace(
+        arm,
+        name=name,
+        title=values.get("title", f"{arm.title}, its own tensors"),
+        offload=fields_of,
+        control=values.get("control", arm.control if not given else None),
+        waits=values.get("waits", arm.waits),
+        options={**arm.options, **values.get("options", {})},
+    )
 
 
 def find_arm(config: Config, name: str) -> Arm:

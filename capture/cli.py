@@ -17,10 +17,11 @@ from nsysoverlap.core.formatting import number_of
 from nsysoverlap.core.interrupts import interrupt_behind, interrupts_raised
 from nsysoverlap.core.output import write_atomically
 
-from . import nsys
 from .arms import find_arm, select_arms
 from .cli_checks import maxtext, preflight
-from .config import Config, load_config, preset_names
+from .cli_options import Seconds, plan_from, with_run_options
+from .cli_tune import tune_command, validate_command
+from .config import Config
 from .errors import RefusedError
 from .frontier import write_picture
 from .launch import launch
@@ -32,69 +33,12 @@ BATCH_ARMS = ("keep", "remat", "save", "offload")
 REFUSED, FAILED, VOID = 2, 1, 3
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-RUN_OPTIONS = (
-    click.option(
-        "--config",
-        "config_name",
-        required=True,
-        metavar="NAME|FILE",
-        help=f"A TOML file or a preset: {', '.join(preset_names())}.",
-    ),
-    click.option(
-        "--out",
-        "folder",
-        required=True,
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder for results; arms that have one there are not run again.",
-    ),
-    click.option(
-        "--trace/--no-trace",
-        default=None,
-        help="Record with nsys, or only time. Default: as the configuration says.",
-    ),
-    click.option(
-        "--nsys-libs",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Folder with libraries that nsys's importer lacks (libdw.so.1).",
-    ),
-    click.option(
-        "--xla",
-        multiple=True,
-        metavar="FLAG=VALUE",
-        help="An XLA option for every arm, such as xla_gpu_autotune_level=0.",
-    ),
-    click.option(
-        "--batch",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Global batch in place of the configuration's batch per device.",
-    ),
-    click.option(
-        "--devices",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Devices in the FSDP mesh. Default: the configuration's, else all.",
-    ),
-    click.option(
-        "--arm-timeout-s",
-        default=300.0,
-        show_default=True,
-        help="Seconds after which an arm is ended.",
-    ),
-)
-
 HISTORY_OPTION = click.option(
     "--history",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Record each arm in this database of `nsysoverlap record`.",
 )
-
-
-def _with_run_options(command: Command) -> Command:
-    for option in reversed(RUN_OPTIONS):
-        command = option(command)
-    return command
 
 
 class Driver(click.Group):
@@ -127,14 +71,15 @@ def cli() -> None:
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--rank", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--find-batch", is_flag=True, help="Find the largest batch that fits instead.")
-@_with_run_options
+@with_run_options
 def run(
     arm: str, coordinator: str | None, processes: int, rank: int, find_batch: bool, **given: Any
 ) -> None:
     """Run one arm in a fresh process."""
-    config, plan = _plan(given)
+    config, plan = plan_from(given)
     if coordinator == "auto":
         processes, rank = slurm_ranks(os.environ)
+    _check_rank(processes, rank, "Ranks count from 0.")
     plan = replace(plan, coordinator=coordinator, processes=processes, rank=rank)
     prepare(config, plan)
     chosen = find_arm(config, arm)
@@ -156,19 +101,21 @@ def run(
 
 @cli.command()
 @click.option("--arms", default="", metavar="A,B,...", help="Only these and what they need.")
-@click.option("--budget-s", type=float, help="Start no arm that would not end within this time.")
+@click.option(
+    "--budget-s", type=Seconds(), help="Start no arm that would not end within this time."
+)
 @click.option(
     "--find-batch",
     is_flag=True,
     help=f"Find the largest batch that fits instead; arms {', '.join(BATCH_ARMS)} or --arms.",
 )
 @HISTORY_OPTION
-@_with_run_options
+@with_run_options
 def matrix(
     arms: str, budget_s: float | None, find_batch: bool, history: Path | None, **given: Any
 ) -> None:
     """Run all arms, each in a fresh process, and print the table."""
-    config, plan = _plan(given)
+    config, plan = plan_from(given)
     names = [name for name in arms.split(",") if name]
     plan = replace(plan, budget_s=budget_s)
     if find_batch:
@@ -212,54 +159,27 @@ def _conclude(folder: Path, rows: list[Row], history: Path | None) -> None:
         click.echo(f"Recorded {number_of(n_new, 'new run')} in {history.name}", err=True)
 
 
-cli.add_command(preflight)
-cli.add_command(maxtext)
+for command in (preflight, maxtext, tune_command, validate_command):
+    cli.add_command(command)
 
 
 def slurm_ranks(environment: Mapping[str, str]) -> tuple[int, int]:
     """Processes and rank of this Slurm task. Raises `RefusedError` outside of one."""
+    hint = "Start the ranks with srun, or give HOST:PORT, --processes and --rank."
     try:
-        return int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
+        processes, rank = int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
     except (KeyError, ValueError):
         raise RefusedError(
-            "--coordinator auto: SLURM_NTASKS and SLURM_PROCID are not set.",
-            "Start the ranks with srun, or give HOST:PORT, --processes and --rank.",
+            "--coordinator auto: SLURM_NTASKS and SLURM_PROCID are not set.", hint
         ) from None
+    _check_rank(processes, rank, hint)
+    return processes, rank
 
 
-def _plan(given: dict[str, Any]) -> tuple[Config, Plan]:
-    config = load_config(given["config_name"])
-    config = _resized(config, given["batch"], given["devices"])
-    trace = config.recording.trace if given["trace"] is None else given["trace"]
-    options = []
-    for text in given["xla"]:
-        name, equals, value = text.lstrip("-").partition("=")
-        if not equals:
-            raise RefusedError(f"--xla {text}: is not FLAG=VALUE.", "Such as --xla a=b.")
-        options.append((name, value))
-    return config, Plan(
-        folder=given["folder"],
-        nsys=nsys.require_nsys() if trace else None,
-        libraries=given["nsys_libs"],
-        arm_timeout_s=given["arm_timeout_s"],
-        options=tuple(options),
-    )
-
-
-def _resized(config: Config, batch: int | None, devices: int | None) -> Config:
-    training = config.training
-    if devices is not None:
-        training = replace(training, fsdp=devices)
-    if batch is not None:
-        if not training.fsdp:
-            raise RefusedError("--batch is for all devices together.", "Give --devices as well.")
-        if batch % training.fsdp:
-            raise RefusedError(
-                f"A batch of {batch} cannot be divided over {training.fsdp} devices.",
-                f"Give a multiple of {training.fsdp}.",
-            )
-        training = replace(training, batch_per_device=batch // training.fsdp)
-    return replace(config, training=training)
+def _check_rank(processes: int, rank: int, hint: str) -> None:
+    """Raise `RefusedError` unless there is such a rank."""
+    if not 0 <= rank < processes:
+        raise RefusedError(f"There is no rank {rank} of {processes} processes.", hint)
 
 
 def _find_batches(config: Config, plan: Plan, arms: Sequence[str]) -> None:

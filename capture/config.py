@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,14 +97,32 @@ class TrainingConfig:
 class OffloadConfig:
     """What is offloaded, and how the prefetching arms cut it.
 
-    `piece_mib`: XLA assumes 5 ms for a copy of any size, so a piece should take about that long
-    on the link of the machine. `ahead`: layers by which a reload may precede its use.
+    A tensor of `names` leaves in every layer, unless `host` or `device` names layers for it
+    ("0-9" or "0-3,7"): it leaves in those of `host`, stays on the device in those of `device`,
+    and is computed again in all others. `piece_mib`: XLA assumes 5 ms for a copy of any size, so
+    a piece should take about that long on the link of the machine. `ahead`: layers by which a
+    reload may precede its use. `copies` and `cast` are for tests of predictions: every copy is
+    made that often, and tensors leave in another dtype.
     """
 
     names: tuple[str, ...]
     piece_mib: int = 250
     ahead: int = 2
     slop_factors: tuple[int, ...] = (40, 25, 15)
+    host: Mapping[str, str] = field(default_factory=dict)
+    device: Mapping[str, str] = field(default_factory=dict)
+    copies: int = 1
+    cast: str = ""
+
+    def place(self, name: str, layer: int) -> str:
+        """Where the backward pass finds a tensor: "host", "device", or "" to compute it again."""
+        if name not in self.names:
+            return ""
+        if name not in self.host and name not in self.device:
+            return "host"
+        if layer in layers_of(self.host.get(name, "")):
+            return "host"
+        return "device" if layer in layers_of(self.device.get(name, "")) else ""
 
 
 @dataclass(frozen=True)
@@ -127,12 +145,36 @@ class Config:
     offload: OffloadConfig
     recording: RecordingConfig = field(default_factory=RecordingConfig)
     environment: Mapping[str, str] = field(default_factory=dict)
+    arms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Arms of the user by name: `like` another one, and what of [offload] is different."""
     maxtext: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the published run that only `capture maxtext` uses."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, which `config_from` reads back."""
         return dataclasses.asdict(self)
+
+
+def layers_of(text: str) -> frozenset[int]:
+    """Layers named as "0-9" or "0-3,7", both ends included. Raises `RefusedError`."""
+    found: set[int] = set()
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise RefusedError(f"{text!r} names no layers.", 'Such as "0-9" or "0-3,7".')
+        found |= set(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def layer_text(layers: Iterable[int]) -> str:
+    """What `layers_of` reads back."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][1] + 1:
+            runs[-1][1] = layer
+        else:
+            runs.append([layer, layer])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def preset_names() -> list[str]:
@@ -168,9 +210,11 @@ def config_from(values: Mapping[str, Any]) -> Config:
     name = str(values.get("name", "config"))
     parts: dict[str, Any] = {"name": name}
     for key, value in values.items():
+        if key != "name" and not isinstance(value, Mapping):
+            raise RefusedError(f"{name}: {key} is no section.", f"Write [{key}] and its fields.")
         if key in sections:
             parts[key] = _section(name, key, sections[key], value)
-        elif key in ("environment", "maxtext"):
+        elif key in ("environment", "maxtext", "arms"):
             parts[key] = dict(value)
         elif key != "name":
             raise RefusedError(
@@ -206,11 +250,27 @@ def _check(config: Config) -> None:
             f"{config.name}: {model.heads} heads cannot share {model.kv_heads} key-value heads.",
             "Make heads a multiple of kv_heads.",
         )
-    for name in config.offload.names:
+    check_offload(config.name, model, config.offload)
+
+
+def check_offload(where: str, model: ModelConfig, offload: OffloadConfig) -> None:
+    """Raise `RefusedError` for tensors or layers that the model does not have."""
+    for name in offload.names:
         if name not in model.names:
             raise RefusedError(
-                f"{config.name}: a {model.kind} layer has no tensor named {name!r}.",
+                f"{where}: a {model.kind} layer has no tensor named {name!r}.",
                 f"Choose from: {', '.join(model.names)}.",
             )
-    if not config.offload.names:
-        raise RefusedError(f"{config.name}: nothing to offload.", "Name a tensor in [offload].")
+    if not offload.names:
+        raise RefusedError(f"{where}: nothing to offload.", "Name a tensor in [offload].")
+    if offload.copies < 1 or offload.ahead < 1 or offload.piece_mib < 1:
+        raise RefusedError(f"{where}: [offload] has a number below 1.", "Give at least 1.")
+    for name in (*offload.host, *offload.device):
+        both = layers_of(offload.host.get(name, "")), layers_of(offload.device.get(name, ""))
+        if name not in offload.names:
+            raise RefusedError(f"{where}: layers for {name!r}, which is not in names.", "Add it.")
+        if both[0] & both[1] or max(both[0] | both[1], default=0) >= model.layers:
+            raise RefusedError(
+                f"{where}: {name} is to be in two places, or in a layer that is not there.",
+                f"Layers count from 0 to {model.layers - 1}; host and device share none.",
+            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,18 +9,19 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nsysoverlap.core.processes import run_group
 
 from . import nsys
 from .errors import RefusedError
+from .json_files import read_json
 from .options import check_environment
 from .spec import Spec, ranked
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST_COMPUTE = "device compute in host memory space"
 STEM = "trace"
+RECORDINGS = (".nsys-rep", ".qdstrm", ".sqlite")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def worker_environment(spec: Spec, inherited: Mapping[str, str]) -> dict[str, st
         }
     dump = f"--xla_dump_to={dump_folder(spec)} --xla_dump_hlo_module_re=jit_step"
     flags = inherited.get("XLA_FLAGS", "")
-    if "xla_dump_to" not in flags:
+    if "xla_dump_to" not in flags and spec.mode not in ("compile", "rounds"):
         environment["XLA_FLAGS"] = f"{flags} {dump}".strip()
     if spec.mode in ("check", "preflight"):
         # Any backend knows all options, and this one starts at once.
@@ -98,6 +98,10 @@ def launch(spec: Spec, nsys_path: Path | None, timeout_s: float) -> Outcome:
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / ranked("manifest.json", spec.rank, spec.processes)
     manifest.unlink(missing_ok=True)
+    if spec.mode == "run":
+        # What an earlier run left must not pass for this one's.
+        for suffix in RECORDINGS:
+            trace_stem(spec).with_suffix(suffix).unlink(missing_ok=True)
     environment = worker_environment(spec, os.environ)
     spec.write(folder / ranked("spec.json", spec.rank, spec.processes))
     log = folder / ranked("log.txt", spec.rank, spec.processes)
@@ -122,7 +126,7 @@ def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s:
     text = log.read_text(encoding="utf-8", errors="replace")
     if not manifest.is_file():
         return Outcome("failed", f"status {code}: {_last_error(text)}")
-    values: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+    values = read_json(manifest)
     if values["status"] != "ok":
         return Outcome(values["status"], values.get("reason", ""))
     trace = trace_stem(spec) if spec.trace else None

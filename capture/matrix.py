@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.core.output import write_atomically
@@ -18,6 +19,7 @@ from . import nsys, pgle
 from .arms import Arm, find_arm
 from .config import Config
 from .errors import RefusedError
+from .json_files import read_json
 from .launch import Outcome, launch
 from .overlap import analyze_folder
 from .results import Row, is_done, load_rows, write_outcome
@@ -96,15 +98,25 @@ def _wait(pending: list[tuple[Arm, Future[None]]]) -> None:
 
 def prepare(config: Config, plan: Plan) -> None:
     """Make the results folder. Raises `RefusedError` for one that holds another configuration."""
-    plan.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedError(
+            f"--out {plan.folder.name}: cannot be a folder ({error.strerror}).", "Give another."
+        ) from None
     path = plan.folder / "config.json"
     text = json.dumps(config.to_dict(), indent=1) + "\n"
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != json.loads(text):
+    if path.is_file() and _without_arms(read_json(path)) != _without_arms(json.loads(text)):
         raise RefusedError(
             f"{plan.folder.name}: holds results of another configuration.",
             "Give another folder, or remove this one.",
         )
     write_atomically(path, text)
+
+
+def _without_arms(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration but for the arms of its own, which may be added to."""
+    return {key: value for key, value in values.items() if key != "arms"}
 
 
 def spec_of(config: Config, arm: Arm, plan: Plan, mode: str = "run") -> Spec:

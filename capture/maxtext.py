@@ -131,9 +131,20 @@ def remat_options(config: Config, arm: Arm) -> dict[str, str]:
     if arm.keeps == "all":
         # MaxText always wraps its layers; this policy saves every product and the attention.
         return {"remat_policy": "minimal_with_context"}
-    place = "offload" if arm.keeps == "offloaded" else "device"
-    names = maxtext_names(config.offload.names)
-    return {"remat_policy": "custom", **dict.fromkeys(names, place)}
+    leaves = "offload" if arm.offloads else "device"
+    words = {"host": leaves, "device": "device", "": "remat"}
+    offload, layers = arm.offload_of(config), range(config.model.layers)
+    options = {"remat_policy": "custom"}
+    for name in offload.names:
+        places = {offload.place(name, layer) for layer in layers}
+        if len(places) > 1:
+            raise RefusedError(
+                f"{arm.name}: {name} is not in one place in all layers, and MaxText's policies are "
+                "the same for all.",
+                "Name all layers for it, or none.",
+            )
+        options |= dict.fromkeys(maxtext_names([name]), words[places.pop()])
+    return options
 
 
 def maxtext_names(names: Sequence[str]) -> list[str]:

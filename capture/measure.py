@@ -24,10 +24,11 @@ from .errors import RefusedError
 from .flops import step_flops, tflops_per_device
 from .link import host_rates
 from .manifest import flags_seen
+from .power import reading
 from .profiler import Window
-from .program import Program, build, make_mesh
+from .program import Program, build, make_mesh, tensor_bytes
 from .proof import host_traffic, placement_calls
-from .spec import Spec, ranked
+from .spec import HLO, Spec, ranked
 
 GIB = 1 << 30
 AUTOTUNE_CACHE = "xla_gpu_per_fusion_autotune_cache_dir"
@@ -60,7 +61,8 @@ def measure(spec: Spec) -> dict[str, Any]:
     runner = Runner(spec, program, compiled)
     _log(f"compiled in {compile_s:.1f} s; warming up")
     runner.run(recording.warm_up)
-    timed_ms = [runner.run(recording.timed) for _ in range(2)]
+    with reading() as clocks:
+        timed_ms = [runner.run(recording.timed) for _ in range(2)]
     step_ms = sum(timed_ms) / len(timed_ms)
     _log(f"step {step_ms:.1f} ms")
     traced_ms = _record(runner, window, recording.traced) if window else None
@@ -73,6 +75,7 @@ def measure(spec: Spec) -> dict[str, Any]:
         "compile_s": compile_s,
         "hlo_sha256": _keep_hlo(spec, compiled.as_text()),
         "traffic": asdict(traffic),
+        "tensors": tensor_bytes(spec.config),
         "placement_calls": placement_calls(as_gpu.as_text()),
         "step_ms": step_ms,
         "timed_ms": timed_ms,
@@ -82,6 +85,7 @@ def measure(spec: Spec) -> dict[str, Any]:
         "flops_per_device": step_flops(spec.config),
         "tflops_per_device": tflops_per_device(spec.config, step_ms),
         "memory": memory(compiled, mesh),
+        "clocks": clocks.summary(),
     }
     runner.release()
     result["link"] = host_rates(mesh.local_devices[0], 512 if on_gpu else 4)
@@ -100,6 +104,7 @@ class Runner:
         self._sharding = program.tokens.sharding
         # Every process feeds its own sequences.
         self._host = _local_rows(self._tokens) if spec.the_arm.feed else None
+        self._waits = spec.the_arm.waits
 
     def run(
         self, n_steps: int, step_range: Callable[[str], AbstractContextManager[Any]] | None = None
@@ -116,6 +121,8 @@ class Runner:
                         self._sharding, self._host
                     )
             self._losses.append(loss)
+            if self._waits:
+                jax.block_until_ready(loss)
         jax.block_until_ready((self._state, self._losses))
         return (time.perf_counter() - began) * 1e3 / n_steps
 
@@ -183,18 +190,28 @@ def check_options(options: dict[str, str]) -> None:
 
 def memory(compiled: Any, mesh: Any) -> dict[str, Any]:
     """Memory of one device in GiB: what the compiler planned and the most that was in use."""
-    plan = compiled.memory_analysis()
     stats = mesh.local_devices[0].memory_stats() or {}
-
-    def gib(name: str) -> float:
-        return float(getattr(plan, name, 0) / GIB)
-
     peak = stats.get("peak_bytes_in_use")
     return {
         "peak_gib": None if peak is None else peak / GIB,
         "limit_gib": stats["bytes_limit"] / GIB if "bytes_limit" in stats else None,
-        "arguments_gib": gib("argument_size_in_bytes"),
-        "temporary_gib": gib("temp_size_in_bytes"),
+        **planned_memory(compiled),
+    }
+
+
+def planned_memory(compiled: Any) -> dict[str, float]:
+    """GiB of the compiler's buffer assignment; results that take an argument's place count once."""
+    plan = compiled.memory_analysis()
+
+    def gib(name: str) -> float:
+        return float(getattr(plan, name, 0) / GIB)
+
+    arguments, temporary = gib("argument_size_in_bytes"), gib("temp_size_in_bytes")
+    results = gib("output_size_in_bytes") - gib("alias_size_in_bytes")
+    return {
+        "arguments_gib": arguments,
+        "temporary_gib": temporary,
+        "planned_gib": arguments + temporary + max(0.0, results),
         "host_gib": gib("host_temp_size_in_bytes") + gib("host_argument_size_in_bytes"),
     }
 
@@ -221,7 +238,7 @@ def _seen(spec: Spec, wanted: set[str]) -> dict[str, str]:
 def _keep_hlo(spec: Spec, text: str) -> str:
     """The fingerprint of the final program, whose text is kept beside the manifest."""
     data = text.encode()
-    name = ranked("hlo.txt.gz", spec.rank, spec.processes)
+    name = ranked(HLO, spec.rank, spec.processes)
     Path(spec.folder, name).write_bytes(gzip.compress(data))
     return hashlib.sha256(data).hexdigest()
 

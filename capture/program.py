@@ -15,6 +15,7 @@ from . import models
 from .arms import Arm
 from .config import Config
 from .errors import RefusedError
+from .kept_tensors import Kept
 from .placement import DEVICE, HOST
 from .stacking import run_stack
 
@@ -42,17 +43,21 @@ def build(config: Config, arm: Arm, mesh: Mesh, attention: str) -> Program:
     """The program of `arm` over the devices of `mesh`. Raises `RefusedError` for a bad batch."""
     training = config.training
     # Pieces are sized per device, and the program sees the arrays of all devices.
-    offload = replace(config.offload, piece_mib=config.offload.piece_mib * mesh.size)
+    offload = arm.offload_of(config)
+    offload = replace(offload, piece_mib=offload.piece_mib * mesh.size)
     stacks = models.stacks(config.model, attention)
     optimizer = optax.adamw(training.learning_rate)
     batch_sharding = NamedSharding(mesh, PartitionSpec(AXIS))
 
     def loss_of(parameters: Any, landing: Any, tokens: Any) -> Any:
         def layers(x: Any) -> Any:
+            first = 0
             for stack in stacks:
                 x = jax.lax.with_sharding_constraint(x, batch_sharding)
                 ground = None if landing is None else landing[stack.key]
-                x = run_stack(stack, parameters[stack.key], ground, x, arm, offload)
+                kept = Kept(offload, first, stack.n)
+                x = run_stack(stack, parameters[stack.key], ground, x, arm, kept)
+                first += stack.n
             return x
 
         return models.mean_loss(parameters["head"], tokens, layers, training.compute_dtype)
@@ -99,6 +104,26 @@ def build(config: Config, arm: Arm, mesh: Mesh, attention: str) -> Program:
 
 def _described(leaf: Any, sharding: NamedSharding) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def tensor_bytes(config: Config) -> dict[str, int]:
+    """Bytes of each named tensor of a layer on one device; of the last kind of layer."""
+    stack = models.stacks(config.model, "xla")[-1]
+    training = config.training
+    found: dict[str, int] = {}
+
+    def mark(name: str, value: Any, weights: Any) -> Any:
+        found[name] = value.size * value.dtype.itemsize
+        return value, weights
+
+    weights = {
+        name: jax.ShapeDtypeStruct(shape, training.parameter_dtype)
+        for name, shape in stack.shapes.items()
+    }
+    shape = (training.batch_per_device, training.sequence, config.model.width)
+    x = jax.ShapeDtypeStruct(shape, training.compute_dtype)
+    jax.eval_shape(lambda w, x: stack.layer(w, x, mark), weights, x)
+    return {name: size for name, size in found.items() if name in config.model.names}
 
 
 def make_mesh(config: Config, devices: Any) -> Mesh:

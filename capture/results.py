@@ -13,6 +13,8 @@ from nsysoverlap.core.output import write_atomically
 
 from .arms import Arm, all_arms
 from .config import Config, TrainingConfig, config_from
+from .errors import CaptureError
+from .json_files import read_json
 from .overlap import read_report
 
 OUTCOMES = "outcome*.json"
@@ -73,8 +75,7 @@ def load_rows(folder: Path) -> list[Row]:
 
 def read_config(folder: Path) -> Config:
     """The configuration of a results folder."""
-    values: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return config_from(values)
+    return config_from(read_json(folder / "config.json"))
 
 
 def is_done(folder: Path) -> bool:
@@ -92,7 +93,11 @@ def write_outcome(folder: Path, status: str, reason: str = "", rank: int | None 
 
 def read_outcome(folder: Path) -> dict[str, str]:
     """How an arm ended, by its worst rank; empty where it did not."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(OUTCOMES)]
+    found = [read_json(path) for path in folder.glob(OUTCOMES)]
+    if any(outcome.get("status") not in WORST_FIRST for outcome in found):
+        raise CaptureError(
+            f"{folder.name}: an outcome with no known status.", "Remove it and run the arm again."
+        )
     return min(found, key=lambda outcome: WORST_FIRST.index(outcome["status"]), default={})
 
 
@@ -109,7 +114,7 @@ def _row(folder: Path, arm: Arm) -> Row:
         traced_ms=manifest["traced_ms"],
         tflops=manifest["tflops_per_device"],
         peak_gib=memory["peak_gib"],
-        planned_gib=memory["arguments_gib"] + memory["temporary_gib"],
+        planned_gib=memory.get("planned_gib", memory["arguments_gib"] + memory["temporary_gib"]),
         host_gib=memory["host_gib"],
         losses=tuple(manifest["losses"]),
     )
@@ -122,8 +127,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of an arm, of its first rank where there are several."""
     for name in ("manifest.json", "manifest.rank0.json"):
         if (folder / name).is_file():
-            values: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-            return values
+            return read_json(folder / name)
     return None
 
 

@@ -11,12 +11,16 @@ from typing import Any
 from .arms import Arm, find_arm
 from .config import Config, config_from
 
+HLO = "hlo.txt.gz"
+"""Where a worker leaves the final program."""
+
 
 @dataclass(frozen=True)
 class Spec:
     """One run of one arm.
 
-    `mode`: run, find-batch, check (options only) or preflight (`arms`; nothing is run). `folder`
+    `mode`: run, find-batch, check (options only), preflight and compile (`arms`; nothing is run),
+    or rounds (`arms` take turns, `rounds` times). `folder`
     is where the worker writes; `shared` keeps caches that all arms of a matrix use. `profile` is
     a latency profile for XLA. `coordinator` is "host:port", or "auto" to take everything from
     Slurm; None for one process. `rank` and `processes` count from 0 and 1.
@@ -35,6 +39,7 @@ class Spec:
     processes: int = 1
     rank: int = 0
     arms: tuple[str, ...] = ()
+    rounds: int = 5
 
     @property
     def the_arm(self) -> Arm:

@@ -52,6 +52,10 @@ def run(spec: Spec) -> dict[str, Any]:
         from .preflight import preflight
 
         return preflight(spec)
+    if spec.mode in ("compile", "rounds"):
+        from . import several
+
+        return several.compile_arms(spec) if spec.mode == "compile" else several.run_rounds(spec)
     if spec.mode == "find-batch":
         return batches.find_batch(spec)
     return measure.measure(spec)

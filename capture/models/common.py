@@ -1,15 +1,15 @@
-"""What the models share: norms, rotary positions, attention, the plain MLP, embedding and loss.
+"""What the models share: norms, rotary positions, the plain MLP, embedding and loss.
 
 Activations are [batch, sequence, features] in the compute dtype. A layer marks each tensor that
 may be saved or offloaded by calling `mark(name, value, weights)` and goes on with what that
-returns: the arms differ only in what `mark` does.
+returns: the arms differ only in what `mark` does. What computes a tensor runs in a scope of its
+name, so a recording tells what computing it again would take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,25 +48,12 @@ def rope(x: Array, theta: float) -> Array:
     return turned.astype(x.dtype)
 
 
-def causal_attention(q: Array, k: Array, v: Array, implementation: str) -> Array:
-    """Causal attention of [batch, sequence, heads, width]; features of all heads side by side.
-
-    Keys and values may have fewer heads. Where values are narrower than keys they are padded,
-    which every fused kernel accepts, and the padding is cut off again.
-    """
-    width, narrow = q.shape[-1], v.shape[-1]
-    if narrow < width:
-        v = jnp.pad(v, ((0, 0), (0, 0), (0, 0), (0, width - narrow)))
-    out: Any = jax.nn.dot_product_attention(
-        q, k, v, is_causal=True, implementation="cudnn" if implementation == "cudnn" else "xla"
-    )
-    return out[..., :narrow].reshape(*q.shape[:2], -1)
-
-
 def swiglu(x: Array, w: Weights, mark: Mark) -> Array:
     """The gated MLP with weights gate, up, down."""
-    gate, w = mark("mlpwi_0", x @ w["gate"], w)
-    up, w = mark("mlpwi_1", x @ w["up"], w)
+    with jax.named_scope("mlpwi_0"):
+        gate, w = mark("mlpwi_0", x @ w["gate"], w)
+    with jax.named_scope("mlpwi_1"):
+        up, w = mark("mlpwi_1", x @ w["up"], w)
     out, w = mark("mlpwo", (jax.nn.silu(gate) * up) @ w["down"], w)
     return out
 
@@ -76,7 +63,9 @@ def mean_loss(
 ) -> Array:
     """Mean cross-entropy of predicting `tokens` [batch, sequence + 1] one position ahead."""
     x = head["embedding"].astype(dtype)[tokens[:, :-1]]
-    x = rms_norm(run_stacks(x), head["norm"])
-    logits = (x @ head["unembedding"].astype(dtype)).astype(jnp.float32)
-    target = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
-    return (jax.nn.logsumexp(logits, axis=-1) - target).mean()
+    x = run_stacks(x)
+    with jax.named_scope("head"):
+        x = rms_norm(x, head["norm"])
+        logits = (x @ head["unembedding"].astype(dtype)).astype(jnp.float32)
+        target = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
+        return (jax.nn.logsumexp(logits, axis=-1) - target).mean()

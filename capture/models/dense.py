@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import jax
 from jax import Array
 
 from ..config import ModelConfig
-from .common import Mark, Stack, Weights, causal_attention, rms_norm, rope, swiglu
+from .attention import causal_attention
+from .common import Mark, Stack, Weights, rms_norm, rope, swiglu
 
 
 def stacks(config: ModelConfig, attention: str) -> tuple[Stack, ...]:
@@ -35,9 +37,11 @@ def _attention(
     config: ModelConfig, implementation: str, w: Weights, x: Array, mark: Mark
 ) -> tuple[Array, Weights]:
     heads, kv_heads, width = config.heads, config.kv_heads, config.head_width
-    qkv, w = mark("qkv_proj", rms_norm(x, w["attention_norm"]) @ w["qkv"], w)
+    with jax.named_scope("qkv_proj"):
+        qkv, w = mark("qkv_proj", rms_norm(x, w["attention_norm"]) @ w["qkv"], w)
     qkv = qkv.reshape(*qkv.shape[:2], heads + 2 * kv_heads, width)
     q, k, v = qkv[..., :heads, :], qkv[..., heads:-kv_heads, :], qkv[..., -kv_heads:, :]
     q, k = rope(q, config.rope_theta), rope(k, config.rope_theta)
-    context, w = mark("context", causal_attention(q, k, v, implementation), w)
-    return mark("out_proj", context @ w["out"], w)
+    context, w = causal_attention(q, k, v, implementation, w, mark)
+    with jax.named_scope("out_proj"):
+        return mark("out_proj", context @ w["out"], w)

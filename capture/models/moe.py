@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..config import ModelConfig
-from .common import Mark, Stack, Weights, causal_attention, rms_norm, rope, swiglu
+from .attention import causal_attention
+from .common import Mark, Stack, Weights, rms_norm, rope, swiglu
 
 
 def stacks(config: ModelConfig, attention: str) -> tuple[Stack, ...]:
@@ -90,7 +91,7 @@ def _latent_attention(
     k, w = mark("key_proj", jnp.concatenate([k_plain, shared], axis=-1), w)
     v, w = mark("value_proj", v, w)
 
-    context, w = mark("context", causal_attention(q, k, v, implementation), w)
+    context, w = causal_attention(q, k, v, implementation, w, mark)
     out, w = mark("out_proj", context @ w["out"], w)
     return x + out, w
 

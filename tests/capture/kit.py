@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from capture.arms import Arm
 from capture.cli import main
 from capture.config import Config, config_from, load_config
 from capture.spec import Spec
+from capture.toml_text import toml_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,12 +109,7 @@ def tiny(preset: str = "toy", **training: Any) -> Config:
 
 def write_toml(config: Config, path: Path) -> Path:
     """The configuration as a file that the command reads; it takes the file's name."""
-    lines = []
-    for section, values in config.to_dict().items():
-        if section != "name":
-            lines.append(f"[{section}]")
-            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(toml_text(config), encoding="utf-8")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,32 @@ PRESETS = ("toy", pytest.param("toy-moe", marks=pytest.mark.slow))
 # Sums in another order differ in the last bits of a float32.
 TOLERANCE = 1e-5
 ARMS = [arm.name for arm in all_arms(tiny())]
+
+
+OWN = {
+    "by-layer": {
+        "like": "prefetch",
+        "offload": {
+            "names": ["qkv_proj", "context", "mlpwi_0"],
+            "host": {"qkv_proj": "0-1", "context": "0"},
+            "device": {"context": "2", "mlpwi_0": "1-2"},
+        },
+    },
+    "by-layer-policy": {
+        "like": "lhs",
+        "offload": {
+            "names": ["context", "mlpwi_1"],
+            "host": {"context": "0,2", "mlpwi_1": "1"},
+            "device": {"mlpwi_1": "2"},
+        },
+    },
+    "by-layer-kept": {
+        "like": "save-tied",
+        "offload": {"names": ["context", "out_proj"], "device": {"context": "0-1"}},
+    },
+    "copied-twice": {"like": "prefetch", "offload": {"copies": 2, "ahead": 1}},
+}
+"""Arms of one's own: what a layer keeps differs from layer to layer."""
 
 
 def program_of(preset: str, arm: Arm, n_devices: int = 1) -> Program:
@@ -54,6 +81,10 @@ def stacked(parameters: Any) -> Any:
 def gradients(preset: str, key: tuple[Any, ...], n_devices: int) -> tuple[float, Any]:
     """Loss and gradients, with the layers of a scan stacked or not as the arm has them."""
     arm = next(a for a in all_arms(tiny(preset)) if program_key(a, updates=False) == key)
+    return gradients_of(preset, arm, n_devices)
+
+
+def gradients_of(preset: str, arm: Arm, n_devices: int) -> tuple[float, Any]:
     program = program_of(preset, arm, n_devices)
     parameters, tokens = start(preset)
     given = {"parameters": stacked(parameters) if arm.scan else parameters}
@@ -65,7 +96,10 @@ def gradients(preset: str, key: tuple[Any, ...], n_devices: int) -> tuple[float,
 
 def assert_equal_to_keep(preset: str, arm: Arm, n_devices: int = 1) -> None:
     keep_loss, keep = gradients(preset, program_key(find_arm(tiny(), "keep"), updates=False), 1)
-    loss, found = gradients(preset, program_key(arm, updates=False), n_devices)
+    if arm.offload:
+        loss, found = gradients_of(preset, arm, n_devices)
+    else:
+        loss, found = gradients(preset, program_key(arm, updates=False), n_devices)
     assert loss == pytest.approx(keep_loss, rel=TOLERANCE)
     expected = stacked(keep) if arm.scan else keep
     assert jax.tree.structure(found) == jax.tree.structure(expected)
@@ -80,6 +114,26 @@ def assert_equal_to_keep(preset: str, arm: Arm, n_devices: int = 1) -> None:
 @pytest.mark.parametrize("name", ARMS)
 def test_loss_and_gradients_are_keeps(preset: str, name: str) -> None:
     assert_equal_to_keep(preset, find_arm(tiny(preset), name))
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_a_program_by_layer_computes_what_keep_does(name: str) -> None:
+    config = replace(tiny(), arms=OWN)
+    assert_equal_to_keep("toy", find_arm(config, name))
+
+
+def test_a_cast_of_what_leaves_changes_gradients_and_not_the_loss() -> None:
+    # Half the bits: the forward pass keeps its own tensors.
+    values = {"half": {"like": "prefetch", "offload": {"cast": "float16"}}}
+    arm = find_arm(replace(tiny(), arms=values), "half")
+    keep_loss, keep = gradients("toy", program_key(find_arm(tiny(), "keep"), updates=False), 1)
+    loss, found = gradients_of("toy", arm, 1)
+    assert loss == pytest.approx(keep_loss, rel=TOLERANCE)
+    apart = max(
+        float(np.abs(one - two).max() / np.abs(one).max())
+        for one, two in zip(jax.tree.leaves(keep), jax.tree.leaves(found), strict=True)
+    )
+    assert TOLERANCE < apart < 1e-2
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from capture.arms import Arm, all_arms, find_arm
 from capture.config import Config
+from capture.errors import RefusedError
 
 from .kit import changed, program_key, tiny
 
@@ -124,6 +125,68 @@ def test_only_the_named_tensors_leave(names: list[str], name: str) -> None:
     traffic = host_traffic(traced(program_of(config, find_arm(config, name))).jaxpr)
     n_layers = config.model.layers - 1 if name == "prefetch" else config.model.layers
     assert traffic.d2h_copies == n_layers * len(names)
+
+
+def own(like: str, **offload: Any) -> tuple[Config, Arm]:
+    """A configuration of three layers with one arm of its own."""
+    config = replace(tiny(), arms={"own": {"like": like, "offload": offload}})
+    return config, find_arm(config, "own")
+
+
+BY_LAYER = {
+    "names": ["qkv_proj", "context", "mlpwi_0"],
+    "host": {"qkv_proj": "0-2", "context": "1"},
+    "device": {"context": "0", "mlpwi_0": "0-2"},
+}
+FEATURES = {"qkv_proj": (4 + 2 * 2) * 16, "context": 4 * 16, "mlpwi_0": 128}
+
+
+@pytest.mark.parametrize(
+    ("like", "layers"),
+    [
+        # The prefetching program keeps the last layer's tensors on the device.
+        ("prefetch", {"qkv_proj": 2, "context": 1}),
+        ("lhs", {"qkv_proj": 3, "context": 1}),
+        ("save-tied", {}),
+        ("save", {}),
+    ],
+)
+def test_exactly_the_named_layers_leave(like: str, layers: dict[str, int]) -> None:
+    config, arm = own(like, **BY_LAYER)
+    traffic = host_traffic(traced(program_of(config, arm)).jaxpr)
+    per_feature = 2 * 16 * FLOAT
+    expected = sum(FEATURES[name] * n * per_feature for name, n in layers.items())
+    assert (traffic.d2h_bytes, traffic.h2d_bytes) == (expected, expected)
+    assert (traffic.d2h_copies, traffic.h2d_copies) == (sum(layers.values()),) * 2
+
+
+def test_copies_and_casts_move_what_they_say() -> None:
+    plain, twice, wide = (
+        host_traffic(traced(program_of(*own("prefetch", **fields))).jaxpr)
+        for fields in ({}, {"copies": 2}, {"cast": "float16"})
+    )
+    assert plain.d2h_bytes > 0
+    assert (twice.d2h_bytes, twice.h2d_bytes) == (2 * plain.d2h_bytes, 2 * plain.h2d_bytes)
+    assert (wide.d2h_bytes, wide.d2h_copies) == (plain.d2h_bytes // 2, plain.d2h_copies)
+
+
+@pytest.mark.parametrize("like", ["prefetch", "lhs", "save"])
+def test_with_the_output_of_attention_its_forward_pass_is_spared(like: str) -> None:
+    def exponentials(names: list[str]) -> int:
+        program = program_of(*own(like, names=names))
+        compiled = program.gradients.lower(program.state, program.tokens).compile()
+        return len(re.findall(r" (?:log|log-plus-one)\(", compiled.as_text()))
+
+    # Only the forward pass of attention, and the loss, take logarithms.
+    assert exponentials(["context"]) == exponentials(["qkv_proj"]) - tiny().model.layers
+
+
+def test_a_scan_takes_no_layers_by_name() -> None:
+    with pytest.raises(RefusedError, match="A scan keeps the same tensors in all its layers"):
+        traced(program_of(*own("lhs-scan", host={"qkv_proj": "0"})))
+    same = {"qkv_proj": "0-2"}
+    traffic = host_traffic(traced(program_of(*own("prefetch-scan", host=same))).jaxpr)
+    assert traffic.d2h_bytes == layer_bytes("toy") * 3
 
 
 @pytest.mark.parametrize("name", ["lhs", "prefetch", "prefetch-scan"])
