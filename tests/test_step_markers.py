@@ -116,6 +116,30 @@ def test_ranges_of_a_library_are_not_offered(tmp_path: Path) -> None:
     assert "aten" not in note.hint
 
 
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("step_{}", ("optimizer.step",)),
+        ("step {}", ("Optimizer.step#AdamW.step", "lr_scheduler.step")),
+        ("iteration {}", ("forward_step", "backward_step", "optimizer.step")),
+        ("ProfilerStep#{}", ("FSDP::pre_forward (layers.0)", "Optimizer.step#AdamW.step")),
+    ],
+)
+def test_phases_inside_a_step_are_neither_steps_nor_named(
+    tmp_path: Path, outer: str, inner: tuple[str, ...]
+) -> None:
+    drawn = Dispatch()
+    for i in range(3):
+        drawn.range(outer.format(i), 100 * i, 100 * i + 90)
+        for k, text in enumerate(inner):
+            at = 100 * i + 25 * k + 5
+            drawn.range(text, at, at + 20)
+            drawn.run(at + 2, at + 5, at + 24)
+    plan = drawn.plan(tmp_path / "t.sqlite")
+    assert (plan.marker, plan.n_steps) == (f"NVTX ranges '{outer.format('N')}'", 3)
+    assert plan.notes == ()
+
+
 def test_small_modules_between_the_steps_are_none_however_many(tmp_path: Path) -> None:
     """module  [train_step    ]m m m[train_step    ]m m m[train_step    ]"""
     drawn = Dispatch()

@@ -21,7 +21,9 @@ _ANCHORS = 3
 _EVEN = 0.5
 """Of what begins a step at least so many occurrences are as far from the next as the median."""
 _TRIES = 48
-"""Kernels looked at as possible beginnings of a step."""
+"""Kernels that are looked at for a pattern."""
+_BEGINNINGS = 12
+"""Kernels of the pattern that are looked at as beginnings of a step, the likeliest first."""
 _MOST = 4096
 """More repetitions than that are no steps."""
 _LAUNCHES, _NAMES, _STEPS = 4, 3, 3
@@ -235,7 +237,7 @@ class _Work:
             return round(on_host.mean() / coarse), -before
 
         places = [np.flatnonzero(self.name == one) for one in np.flatnonzero(typical == 1).tolist()]
-        places = sorted((at for at in places if 2 <= len(at) <= _MOST), key=likely)[:_TRIES]
+        places = sorted((at for at in places if 2 <= len(at) <= _MOST), key=likely)[:_BEGINNINGS]
         patterns = [one for at in places if (one := self._pattern(at, typical)) and one.whole > 1]
         if not patterns:
             return None

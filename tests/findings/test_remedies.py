@@ -7,9 +7,12 @@ from itertools import product
 
 import pytest
 
+from nsysoverlap import analyze
 from nsysoverlap.findings import CODES
 from nsysoverlap.findings.remedies import REMEDIES, remedy
 from nsysoverlap.roles.frameworks import FRAMEWORKS, lineage
+
+from ..traces import h200, programs
 
 NAMES = sorted({proof.name for proof in FRAMEWORKS} | {"unknown"})
 JAX_WORDS = re.compile(r"\bjax|xla|memory_kind|checkpoint_name|HLO", re.IGNORECASE)
@@ -89,6 +92,15 @@ def test_values_of_the_capture_stand_in_the_text() -> None:
 )
 def test_settings(code: str, framework: str, setting: str) -> None:
     assert setting in remedy(code, framework, {})
+
+
+@pytest.mark.parametrize("name", programs())
+def test_real_programs_are_spoken_to_in_their_own_words(name: str) -> None:
+    foreign = TORCH_WORDS if name.startswith("maxtext") else JAX_WORDS
+    report = analyze(h200(name))
+    assert report.findings
+    for finding in report.findings:
+        assert not foreign.search(f"{finding.title} {finding.detail} {finding.remedy}"), finding
 
 
 def test_versions_and_costs_are_said() -> None:
