@@ -11,18 +11,19 @@ from .exits import ExitCode
 from .given import STEPPING, FilePath, Given, command
 from .terminal import emit_file, progress, say, to_stdout
 
-KINDS = ("timeline", "steps", "bandwidth", "ops")
+KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
 
 
 @command(
-    "Draw a timeline, the steps, the bandwidth or the operations.",
+    "Draw a timeline, the steps, the bandwidth, the operations or a what-if curve.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity",
     *("trace", *STEPPING, "links"),
 )
 @click.option(
     "--kind", type=click.Choice(KINDS), default="timeline", show_default=True,
     help="timeline: what each device did, exposed transfers marked; steps: the time budget of each "
-    "step; bandwidth: GB/s of each copy; ops: the operations that expose most.",
+    "step; bandwidth: GB/s of each copy; ops: the operations that expose most; whatif: the step "
+    "replayed over link rates.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", "target", type=FilePath(), metavar="FILE", required=True,

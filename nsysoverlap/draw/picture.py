@@ -13,10 +13,11 @@ from .plot_cases import subject
 from .plot_ops import draw_ops, ops_size
 from .plot_steps import STEPS_SIZE, draw_steps
 from .plot_timeline import draw_timeline, timeline_size
+from .plot_whatif import WHATIF_SIZE, draw_whatif, swept
 from .scene import timeline_scene
 from .style import FILE_DPI, axes_in_file, house_style
 
-KINDS = ("timeline", "steps", "bandwidth", "ops")
+KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -51,6 +52,9 @@ def picture(
         elif kind == "bandwidth":
             ax, right = axes_in_file(BANDWIDTH_SIZE, 2)
             draw_bandwidth((ax, right), subject(trace, options), options.links)
+        elif kind == "whatif":
+            (ax,) = axes_in_file(WHATIF_SIZE)
+            draw_whatif(ax, swept(trace, options))
         else:
             report = analyze_trace(trace, options)
             (ax,) = axes_in_file(STEPS_SIZE if kind == "steps" else ops_size(report))
