@@ -35,7 +35,7 @@ ASSUMED_MS = 5.0
 TOLERANCE = 1e-3
 MOST_LOOKS = 20_000
 MARGIN_GIB = 0.2
-LINK_SHARES = (1.0, 0.85, 0.7)
+LINK_SHARES = (1.0, 0.85, 0.7, 0.55)
 MOST_EXPOSED = 0.02
 """Share of the step that may be waited for copies: more is a schedule on the edge."""
 Say = Callable[[str], None]

@@ -192,7 +192,7 @@ class Rows:
         ]
 
     def of(self, masks: tuple[BoolArray, ...]) -> Rows:
-        """Other rows of the same cases."""
+        """Other rows of the same cases, a mask (n,) for each."""
         return Rows(self.context, masks)
 
     def by(self, weight: Callable[[DeviceCase], Int64Array]) -> Rows:

@@ -94,7 +94,7 @@ def ops_detail(rows: Rows) -> str:
 
 
 def in_scan(ctx: Context, i: int, mask: BoolArray) -> bool:
-    """Whether most of some rows of case i are slices of a stacked buffer, as of an XLA scan."""
+    """Whether most rows of case i that `mask` (n,) picks are slices of an XLA scan's buffer."""
     picked = np.flatnonzero(mask)[:MOST_ROWS].tolist()
     n = sum("dynamic" in (ctx.op(i, row) or "") for row in picked)
     return bool(picked) and 2 * n > len(picked)
