@@ -169,7 +169,9 @@ def _path(result: WhatIf) -> list[Block]:
         for part in result.critical_path
         if part.ns
     )
-    longest = ", ".join(f"{op.name} {format_ns(op.ns)}" for op in result.critical_ops[:3])
+    longest = ", ".join(
+        f"{op.name or op.kind} {format_ns(op.ns)}" for op in result.critical_ops[:3]
+    )
     return [
         Table("Critical path of the step", ("kind", "time", "share"), rows, f"Most: {longest}.")
     ]
