@@ -43,9 +43,9 @@ def test_a_replayed_gain_stands_beside_exposed_time_and_ranks() -> None:
     large = replace(sure, gain=Gain(3_000_000, 3_000_000, "without these copies"))
     report = replace(samples.stepped(), findings=(dear, small, large))
     assert [entry.title for entry in shown("top", report).entries] == [
-        "gain 3.0 ms a step (5.0 ms exposed): Back (round-trip)",
-        "gain 1.0 to 2.5 ms a step (5.0 ms exposed): Back (round-trip)",
-        "9.0 ms a step exposed, gain unknown: Late (late-h2d)",
+        "gain 3.0 ms a step (mean 5.0 ms exposed): Back (round-trip)",
+        "gain 1.0 to 2.5 ms a step (mean 5.0 ms exposed): Back (round-trip)",
+        "mean 9.0 ms a step exposed, gain unknown: Late (late-h2d)",
     ]
     two = replace(report, traces=report.traces * 2, findings=(small,))
     assert shown("top", two).entries[0].title.startswith("gain 1.0 to 2.5 ms a step, this rank ")
@@ -82,7 +82,7 @@ def test_top_shows_one_example_and_a_code_three() -> None:
 
 def test_title_with_cost() -> None:
     finding = Finding("no-duplex", "note", "They take turns.", "", "", 2_500_000)
-    assert one(finding) == "2.5 ms a step exposed, gain unknown: They take turns (no-duplex)"
+    assert one(finding) == "mean 2.5 ms a step exposed, gain unknown: They take turns (no-duplex)"
     assert one(replace(finding, cost_ns=0)) == "They take turns (no-duplex)"
     whole = replace(samples.stepped(), basis=Basis())
     assert one(finding, whole) == "2.5 ms exposed, gain unknown: They take turns (no-duplex)"
@@ -128,12 +128,12 @@ def test_top_shows_once_what_ranks_have_alike() -> None:
     block = shown("top", report)
     assert [(entry.title, entry.text[2:]) for entry in block.entries] == [
         (
-            "9 ns a step exposed, gain unknown: 3 of 4 D2H (x)",
+            "mean 9 ns a step exposed, gain unknown: 3 of 4 D2H (x)",
             ("The same on 2 more traces, such as b.sqlite: --findings all.",),
         ),
-        ("6 ns a step exposed, gain unknown: 3 of 4 H2D (x)", ()),
+        ("mean 6 ns a step exposed, gain unknown: 3 of 4 H2D (x)", ()),
         (
-            "5 ns a step exposed, gain unknown: 2 of 4 D2H (x)",
+            "mean 5 ns a step exposed, gain unknown: 2 of 4 D2H (x)",
             ("The same on 1 more trace, such as b.sqlite: --findings all.",),
         ),
     ]

@@ -98,7 +98,9 @@ def test_a_thousandth_of_the_kernels_may_be_missing(
     assert lost(found) == missed
     if missed:
         # The first kernel was launched before the first row, which is its own.
-        assert found["launches-lost"].message.startswith("3 of 2,000 kernel launches (0.1 %)")
+        assert found["launches-lost"].message.startswith(
+            "3 of 2,000 kernel launches (0.1 %) have no"
+        )
 
 
 @pytest.mark.parametrize(("gone", "missed"), [(5, set()), (6, {"end-lost"})])
@@ -280,6 +282,8 @@ def test_times_outside_the_capture(
     execute(path, f"UPDATE {KERNEL} SET {change} WHERE rowid = 100")
     found = {entry.code: entry for entry in analyze(path, steps="none").health}
     assert ("rows-beyond-capture" in found) == outside
+    if outside:
+        assert found["rows-beyond-capture"].count == 1
 
 
 # What nsys says.

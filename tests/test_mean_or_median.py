@@ -47,6 +47,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(3):
         at = 1_000 * step
         drawn.range(f"step {step}", at, at + 9)
+        drawn.range("Thunk:#name=copy-start.1,hlo_op=copy-start.1#", at + 3, at + 6)
         for device, exposed in enumerate(EXPOSED_US):
             drawn.run(at + 1 + device, at + 10, at + 400, device=device)
             end = at + 400 + exposed[step]

@@ -92,9 +92,9 @@ def test_entries_are_numbered_and_indented_as_their_title() -> None:
     lines = render(stepped(), "text").split("\n")
     at = lines.index("Findings")
     assert lines[at + 1] == (
-        "1. 119.4 ms a step exposed, gain unknown: Tensors come back right after they"
+        "1. mean 119.4 ms a step exposed, gain unknown: Tensors come back right after"
     )
-    assert lines[at + 2] == "   left (round-trip)"
+    assert lines[at + 2] == "   they left (round-trip)"
     assert lines[at + 3].startswith("   Only 25.0 %")
     assert lines[at + 4] == "   is 3.1 ms."
     assert lines[at + 5].startswith("   Fix: ")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays import BoolArray
+from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, number_of
-from ..core.intervals import merge_groups
+from ..core.intervals import IntervalSet
 from ..result.model import HealthEntry, format_share
 from ..trace.cupti import HOST_COPIES, MIGRATIONS
 from ..trace.model import Activities, Trace
@@ -17,6 +17,7 @@ from .subject import Case
 
 FASTEST_GBPS = 2_000
 """Bytes per ns; twice the fastest host link announced."""
+_ROOM = 1 << 61
 MOST_OVERLAP = 1e-3
 """Share of the busy time of streams in which two rows of one stream may run at once."""
 _EXPORT = "It is not as nsys writes it; export the report again, or capture again."
@@ -104,26 +105,40 @@ def stream_overlap(trace: Trace) -> tuple[int, int]:
     Kernels may overlap each other (programmatic launch); nodes of a graph all carry the stream it
     was launched on, and migrations none.
     """
-    copies = trace.copies
-    kernels = (trace.kernels, ~trace.kernels.from_graph)
+    copies, kernels, memsets = trace.copies, trace.kernels, trace.memsets
     others = (
         (copies, ~copies.from_graph & ~np.isin(copies.copy_kind, MIGRATIONS)),
-        (trace.memsets, ~trace.memsets.from_graph),
+        (memsets, ~memsets.from_graph),
     )
     moved = sum(int((rows.end_ns - rows.start_ns)[kept].sum()) for rows, kept in others)
-    if not moved:
+    streams = np.unique(np.concatenate([rows.stream[kept] for rows, kept in others]))
+    if not moved or trace.extent_ns is None:
         return 0, 0
-    of_kernels, of_all = _busy_ns([kernels]), _busy_ns([kernels, *others])
-    return moved - (of_all - of_kernels), of_all
+    low, width = trace.extent_ns[0], trace.extent_ns[1] - trace.extent_ns[0] + 1
+    alone, n_at_once = 0, max(1, _ROOM // width)
+    # As many streams at a time as have room one behind the other.
+    for part in np.split(streams, range(n_at_once, len(streams), n_at_once)):
+        place = np.full(len(trace.streams), -1, np.int64)
+        place[part] = np.arange(len(part))
+        line = _in_line([(kernels, ~kernels.from_graph)], place, low, width)
+        alone += _in_line(others, place, low, width).subtract(line).length
+    ran = int((kernels.end_ns - kernels.start_ns)[~kernels.from_graph].sum())
+    return moved - alone, ran + moved
 
 
-def _busy_ns(tables: Sequence[tuple[Activities, BoolArray]]) -> int:
-    """Time during which each stream ran anything, summed over streams."""
-    stream = np.concatenate([rows.stream[kept].astype(np.int64) for rows, kept in tables])
-    start = np.concatenate([rows.start_ns[kept] for rows, kept in tables])
-    end = np.concatenate([rows.end_ns[kept] for rows, kept in tables])
-    _, begin, until = merge_groups(stream, start, end)
-    return int((until - begin).sum())
+def _in_line(
+    tables: Sequence[tuple[Activities, BoolArray]], place: Int64Array, low: int, width: int
+) -> IntervalSet:
+    """What some streams ran, each in a stretch of its own: that of place 1 behind that of 0."""
+    starts, ends = [], []
+    for rows, kept in tables:
+        at = np.flatnonzero(kept & (place[rows.stream] >= 0))
+        # Rows are sorted by start, and small codes are sorted by counting.
+        at = at[np.argsort(rows.stream[at], kind="stable")]
+        shift = place[rows.stream[at]] * width - low
+        starts.append(rows.start_ns[at] + shift)
+        ends.append(rows.end_ns[at] + shift)
+    return IntervalSet.from_spans(np.concatenate(starts), np.concatenate(ends))
 
 
 def beyond_capture(case: Case) -> Iterator[HealthEntry]:

@@ -136,6 +136,10 @@ OVERLAP: tuple[Column[Overlap], ...] = (
         Place.FRAME, "covered", True,
     ),
     Column(
+        "comm_share", Unit.SHARE, "share behind communication only",
+        lambda o: exactly(o.hidden_by_comm_ns, o.wall_ns), "behind comm only", Place.NOWHERE,
+    ),
+    Column(
         "exposed_share", Unit.SHARE, "share behind neither",
         lambda o: exactly(o.exposed_ns, o.wall_ns), "exposed", Place.NOWHERE, "exposed", False,
     ),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from ..core.formatting import short_kernel
-from ..core.limits import Unit
+from ..core.formatting import NONE, short_kernel
+from ..core.limits import Unit, format_difference
 from .columns import Column, Place, lifted, placed
 from .device_names import NAMES
 from .metrics import STEP_MEAN
@@ -109,10 +110,35 @@ STREAM: tuple[Column[StreamReport], ...] = (
 )  # fmt: skip
 
 
+def op_name(operation: Any) -> str:
+    """The op of an operation, or of a change of one, with its label."""
+    label = f" ({operation.label})" if operation.label else ""
+    return f"{operation.op}{label}"
+
+
 def operation_name(operation: OperationReport) -> str:
     """Direction, op and label, as a row is called."""
-    label = f" ({operation.label})" if operation.label else ""
-    return f"{NAMES[operation.direction]} {operation.op or 'no operation known'}{label}"
+    named = operation if operation.op else replace(operation, op="no operation known")
+    return f"{NAMES[operation.direction]} {op_name(named)}"
+
+
+def change_columns(*sides: tuple[str, str]) -> tuple[Column[Any], ...]:
+    """Columns of how the exposed time of an operation changed; sides are (name, field)."""
+    times = [own(field, Unit.TIME, "", _FRAME) for _, field in sides]
+
+    def change(row: Any) -> int:
+        before, after = (time.take(row) or 0 for time in times)
+        return int(after - before)
+
+    return (
+        Column("op", Unit.NAME, "", op_name, "operation"),
+        Column("direction", Unit.NAME, "", lambda row: row.direction.upper()),
+        *(replace(t, heading=f"exposed {n}") for t, (n, _) in zip(times, sides, strict=True)),
+        Column(
+            "change", Unit.TIME, "", change, "change",
+            show=lambda row: format_difference(Fraction(change(row)), Unit.TIME),
+        ),
+    )  # fmt: skip
 
 
 def _with_step(
@@ -136,7 +162,7 @@ OPERATION: tuple[Column[OperationReport], ...] = (
     Column(
         "followed_by", Unit.NAME, "kernel that followed most of the exposed time",
         attrgetter("followed_by"), "followed by", _KEPT | _SHOWN,
-        show=lambda o: short_kernel(o.followed_by, _WIDTH) if o.followed_by else "",
+        show=lambda o: short_kernel(o.followed_by, _WIDTH) if o.followed_by else NONE,
     ),
     *_with_step(
         placed(

@@ -45,7 +45,7 @@ def cell(column: Column[Row], row: Row, *, in_full: bool = False) -> Cell:
     if column.unit is Unit.NAME:
         if in_full and value:
             return Cell(short_kernel(clean_text(value), MAX_NAME))
-        return Cell((column.show(row) if column.show else value) or NONE)
+        return Cell(column.show(row) if column.show else value or NONE)
     text = column.show(row) if column.show else format_cell(value, column.unit)
     return Cell(text, None if value is None else float(value))
 

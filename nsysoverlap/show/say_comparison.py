@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from operator import attrgetter
 
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
-from ..judge.comparison import Change, Comparison
+from ..judge.comparison import Change, Comparison, KernelChange
+from ..result.columns import Column
 from ..result.metrics import METRICS, STEP_MEAN
 from ..result.model import Finding
+from ..result.tables import change_columns
 from .blocks import Block, Paragraph, Section, Table
+from .cells import table_of
 
 MAX_ROWS = 10
 _EQUAL = Fraction(1, 100)
@@ -98,48 +102,27 @@ def _operations(result: Comparison) -> list[Block]:
     changed = [c for c in result.operations if c.difference_ns]
     if not changed:
         return []
-    rows = []
-    for change in changed[:MAX_ROWS]:
-        sides = (NONE if ns is None else format_ns(ns) for ns in (change.a_ns, change.b_ns))
-        sign = "+" if change.difference_ns > 0 else "-"
-        rows.append(
-            (
-                f"{change.op} ({change.label})" if change.label else change.op,
-                change.direction.upper(),
-                *sides,
-                f"{sign}{format_ns(abs(change.difference_ns))}",
-            )
-        )
     per_step = f", {STEP_MEAN}" if result.per_step else ""
     note = _left_out(len(changed), "operation")
-    columns = ("operation", "", "exposed A", "exposed B", "change")
-    return [Table(f"Operations, exposed time{per_step}", columns, tuple(rows), note, n_words=2)]
+    columns = change_columns(("A", "a_ns"), ("B", "b_ns"))
+    return [table_of(f"Operations, exposed time{per_step}", columns, changed[:MAX_ROWS], note)]
 
 
 def _kernels(result: Comparison) -> list[Block]:
     unlike = _unlike(result.n_unlike_kernels)
     if not result.kernels:
         return [Paragraph(unlike)] if unlike else []
-    rows = tuple(
-        (
-            kernel.name,
-            kernel.role,
-            format_ns(round(kernel.a_mean_ns)),
-            format_ns(round(kernel.b_mean_ns)),
-            format_ns(kernel.cost_ns),
-        )
-        for kernel in result.kernels[:MAX_ROWS]
-    )
-    columns = (
-        "kernel",
-        "role",
-        "mean A",
-        "mean B",
-        f"cost, {STEP_MEAN}" if result.per_step else "cost",
+    cost = f"cost, {STEP_MEAN}" if result.per_step else "cost"
+    columns: tuple[Column[KernelChange], ...] = (
+        Column("name", Unit.NAME, "", attrgetter("name"), "kernel"),
+        Column("role", Unit.NAME, "", attrgetter("role"), "role"),
+        Column("a_mean_ns", Unit.TIME, "", attrgetter("a_mean_ns"), "mean A"),
+        Column("b_mean_ns", Unit.TIME, "", attrgetter("b_mean_ns"), "mean B"),
+        Column("cost_ns", Unit.TIME, "", attrgetter("cost_ns"), cost),
     )
     notes = (_left_out(len(result.kernels), "kernel"), unlike)
     note = " ".join(filter(None, notes))
-    return [Table("Kernels that slowed down", columns, rows, note, n_words=2)]
+    return [table_of("Kernels that slowed down", columns, result.kernels[:MAX_ROWS], note)]
 
 
 def _unlike(n: int) -> str:

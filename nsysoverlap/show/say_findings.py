@@ -68,14 +68,16 @@ def _price(report: OverlapReport, finding: Finding) -> str:
     """What it costs and, where that was replayed, what a step wins without it."""
     per_step = " a step" if report.basis.n_steps else ""
     cost = f"{format_ns(finding.cost_ns)}{per_step}"
+    # Costs are over all steps, divided by their number.
+    mean = "mean " if report.basis.n_steps else ""
     if finding.gain is not None:
         alone = ", this rank alone" if len(report.traces) > 1 else ""
         gain = format_range(finding.gain.low_ns, finding.gain.high_ns)
-        return f"gain {gain}{per_step}{alone} ({format_ns(finding.cost_ns)} exposed): "
+        return f"gain {gain}{per_step}{alone} ({mean}{format_ns(finding.cost_ns)} exposed): "
     if not finding.cost_ns:
         return ""
     unknown = not finding.code.startswith(COSTS_NO_EXPOSURE)
-    return f"{cost} exposed, gain unknown: " if unknown else f"{cost}: "
+    return f"{mean}{cost} exposed, gain unknown: " if unknown else f"{cost}: "
 
 
 def _fix(finding: Finding) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from functools import partial
 
-from ..core.formatting import NONE, format_ns, number_of
+from ..core.formatting import number_of
+from ..core.limits import Unit
 from ..judge.history_store import Run, Trend
 from ..judge.history_trend import MIN_RUNS
+from ..result.columns import Column
+from ..result.device_names import NAMES
 from ..result.metrics import STEP_MEDIAN
-from ..result.model import format_share
+from ..result.model import DIRECTIONS, format_share
 from .blocks import Paragraph, Section, Table
+from .cells import table_of
 
 
 def history_sections(trend: Trend) -> list[Section]:
@@ -48,33 +53,34 @@ def headline(runs: Sequence[Run]) -> str:
     )
 
 
+def _exposed(run: Run) -> float | int | None:
+    """Of the median step where there are steps, else of the worst device."""
+    median = run.values["exposed_step_median_ns"]
+    return run.values["worst_device_exposed_ns"] if median is None else median
+
+
 def _table(runs: Sequence[Run]) -> Table:
-    rows = []
-    for run in runs:
-        values = run.values
-        shares = (values[f"{d}_hidden_share"] for d in ("h2d", "d2h", "both"))
-        # Per step where there are steps, else of the worst device.
-        exposed = values["exposed_step_median_ns"]
-        exposed = values["worst_device_exposed_ns"] if exposed is None else exposed
-        labels = ", ".join(f"{key}={value}" for key, value in run.labels.items())
-        rows.append(
-            (
-                str(run.run_id),
-                run.recorded_at.partition("T")[0],
-                labels or NONE,
-                *map(format_share, shares),
-                _time(exposed),
-                _time(values["step_ns"]),
-            )
-        )
     stepped = all(run.values["exposed_step_median_ns"] is not None for run in runs)
-    columns = (
-        *("run", "date", "labels", "H2D hidden", "D2H hidden", "both hidden"),
-        *(f"exposed, {STEP_MEDIAN}" if stepped else "exposed", "step time"),
+    exposed = f"exposed, {STEP_MEDIAN}" if stepped else "exposed"
+    columns: tuple[Column[Run], ...] = (
+        Column("run", Unit.NAME, "", lambda run: str(run.run_id), "run"),
+        Column("date", Unit.NAME, "", lambda run: run.recorded_at.partition("T")[0], "date"),
+        Column("labels", Unit.NAME, "", _labels, "labels"),
+        *(
+            Column(name, Unit.SHARE, "", partial(_value, name), f"{NAMES[direction]} hidden")
+            for direction in DIRECTIONS
+            for name in (f"{direction}_hidden_share",)
+        ),
+        Column("exposed", Unit.TIME, "", _exposed, exposed),
+        Column("step_ns", Unit.TIME, "", partial(_value, "step_ns"), "step time"),
     )
     note = "Exposed time is the median step's where there are steps, else of the worst device."
-    return Table("Runs", columns, tuple(rows), note, n_words=3)
+    return table_of("Runs", columns, runs, note)
 
 
-def _time(ns: float | int | None) -> str:
-    return NONE if ns is None else format_ns(round(ns))
+def _labels(run: Run) -> str:
+    return ", ".join(f"{key}={value}" for key, value in run.labels.items())
+
+
+def _value(name: str, run: Run) -> float | int | None:
+    return run.values[name]

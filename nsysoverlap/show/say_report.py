@@ -6,10 +6,12 @@ in `SECTIONS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..core.formatting import NONE, format_ns, number_of
+from ..core.formatting import format_ns, number_of
+from ..core.limits import Unit
+from ..result.columns import Column, lifted, named
 from ..result.device_names import FEW_DEVICES, NAMES, device_names
 from ..result.model import (
     DeviceReport,
@@ -20,9 +22,12 @@ from ..result.model import (
     format_share,
     share,
 )
-from ..result.numbers import BUDGET_ROLES
+from ..result.numbers import BUDGET_ROLES, Overlap
+from ..result.quantities import OVERLAP
 from ..result.sentences import basis_line, headline, next_step
+from ..result.tables import STREAM
 from .blocks import Block, Command, Paragraph, Section, Table
+from .cells import table_of
 from .say_findings import findings_section
 from .say_gains import gain_section
 from .say_operations import kernels_section, operations_section
@@ -151,25 +156,39 @@ def streams_section(report: OverlapReport, view: View) -> list[Block]:
 
 
 def _streams_table(name: str, device: DeviceReport) -> Table:
-    columns = ("stream", "role", "busy", "H2D wall", "H2D exposed", "D2H wall", "D2H exposed")
     by_weight = sorted(device.streams, key=_stream_weight, reverse=True)
     kept, left_out = by_weight[:MAX_STREAMS], by_weight[MAX_STREAMS:]
     several_owners = len({(s.pid, s.context_id) for s in device.streams}) > 1
-    rows = []
-    for stream in sorted(kept, key=lambda s: (s.pid, s.context_id, s.stream_id)):
+
+    def called(stream: StreamReport) -> str:
         owner = f"pid {stream.pid} context {stream.context_id} " if several_owners else ""
-        times = []
-        for part in (stream.h2d, stream.d2h):
-            pair = (part.wall_ns, part.exposed_ns)
-            times += [format_ns(ns) if part.wall_ns else NONE for ns in pair]
-        busy = format_ns(sum(stream.busy_ns.values()))
-        rows.append((f"{owner}{stream.stream_id}", stream.role, busy, *times))
+        return f"{owner}{stream.stream_id}"
+
+    columns = (
+        Column[StreamReport]("stream", Unit.NAME, "", called, "stream"),
+        *named(STREAM, "role"),
+        Column[StreamReport]("busy", Unit.TIME, "", lambda s: sum(s.busy_ns.values()), "busy"),
+        *_moving("h2d"),
+        *_moving("d2h"),
+    )
     note = "Streams overlap: rows do not add up to the device."
     if left_out:
         rest = format_ns(sum(ns for stream in left_out for ns in stream.busy_ns.values()))
         less_busy = number_of(len(left_out), "less busy stream")
         note += f" Left out: {less_busy} ({rest} together), in the JSON report."
-    return Table(f"Streams, {name}", columns, tuple(rows), note, n_words=2)
+    rows = sorted(kept, key=lambda s: (s.pid, s.context_id, s.stream_id))
+    return table_of(f"Streams, {name}", columns, rows, note)
+
+
+def _moving(direction: str) -> Iterator[Column[StreamReport]]:
+    """Columns of a direction, of streams that move anything that way."""
+
+    def part(stream: StreamReport) -> Overlap | None:
+        overlap: Overlap = getattr(stream, direction)
+        return overlap if overlap.wall_ns else None
+
+    for column in lifted(named(OVERLAP, "wall_ns", "exposed_ns"), part):
+        yield replace(column, heading=f"{NAMES[direction]} {column.heading}")
 
 
 def _stream_weight(stream: StreamReport) -> tuple[bool, int]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..core.formatting import NONE, format_bytes, format_ns, format_rate
+from ..core.formatting import format_bytes, format_ns, format_rate
+from ..core.limits import Unit
+from ..result.columns import Column, lifted, named
 from ..result.device_names import FEW_DEVICES, NAMES, device_names
-from ..result.model import DeviceReport, Overlap, OverlapReport, format_share, share
+from ..result.model import DeviceReport, Overlap, OverlapReport
+from ..result.quantities import OVERLAP
 from .blocks import Block, Paragraph, Table
+from .cells import cell, table_of
 
 
 def transfers_section(report: OverlapReport) -> list[Block]:
@@ -39,6 +43,14 @@ def _any_transfers(devices: Sequence[DeviceReport], directions: Sequence[str]) -
     return any(part.n or part.wall_ns for part in parts)
 
 
+_SPLIT = {
+    "compute": ("hidden_by_compute_ns", "hidden_share"),
+    "comm": ("hidden_by_comm_ns", "comm_share"),
+    "exposed": ("exposed_ns", "exposed_share"),
+}
+"""What the transfer time splits into: its column, and that of its share."""
+
+
 def _split_table(
     title: str, parts: dict[str, Overlap], comm: bool, device: DeviceReport | None = None
 ) -> Table:
@@ -46,33 +58,19 @@ def _split_table(
 
     What ran behind communication gets a column where there was any communication at all.
     """
-    behind = ["hidden_by_compute_ns", *(["hidden_by_comm_ns"] if comm else []), "exposed_ns"]
+    split = ["compute", *(["comm"] if comm else []), "exposed"]
+    amounts = named(OVERLAP, "n", "bytes", "wall_ns", *(_SPLIT[part][0] for part in split))
+    shares = named(OVERLAP, *(_SPLIT[part][1] for part in split))
+    rate = named(OVERLAP, "gb_per_s")
     rows: list[tuple[str, ...]] = []
     for direction, part in parts.items():
-        amounts = [getattr(part, name) for name in behind]
         peak = getattr(device.link, f"{direction}_gbps", None) if device else None
         known_rate = peak is not None and part.gb_per_s is not None
-        rows.append(
-            (
-                NAMES[direction],
-                str(part.n),
-                format_bytes(part.bytes),
-                *(format_ns(amount) for amount in (part.wall_ns, *amounts)),
-                format_rate(part.gb_per_s),
-            )
-        )
-        rows.append(
-            (
-                "",
-                f"{part.n_by_kernel} by kernel" if part.n_by_kernel else "",
-                "",
-                "",
-                *(format_share(share(amount, part.wall_ns)) for amount in amounts),
-                f"of {peak:g}" if known_rate else "",
-            )
-        )
-    shown = ["behind compute", *(["behind comm only"] if comm else []), "exposed"]
-    columns = ("", "n", "size", "wall", *shown, "GB/s")
+        by_kernel = f"{part.n_by_kernel} by kernel" if part.n_by_kernel else ""
+        rows.append((NAMES[direction], *(cell(column, part) for column in (*amounts, *rate))))
+        below = (cell(column, part) for column in shares)
+        rows.append(("", by_kernel, "", "", *below, f"of {peak:g}" if known_rate else ""))
+    columns = ("", *(column.heading for column in (*amounts, *rate)))
     return Table(title, columns, tuple(rows), _split_note(parts, device))
 
 
@@ -128,23 +126,26 @@ def _link_note(device: DeviceReport) -> str:
     return f"{text} Fastest copy of at least 64 MB in this trace: {fastest}."
 
 
+_Row = tuple[str, str, Overlap]
+
+
 def _many_devices(report: OverlapReport, names: Sequence[str]) -> Table:
-    columns = ("device", "", "n", "wall", "behind compute", "behind comm only", "exposed", "GB/s")
-    rows = []
-    for name, device in zip(names, report.devices, strict=True):
-        for direction, owner in (("h2d", name), ("d2h", "")):
-            part: Overlap = getattr(device, direction)
-            cells = [NONE] * 5
-            if part.wall_ns:
-                comm = share(part.hidden_by_comm_ns, part.wall_ns)
-                split = (format_share(part.hidden_share), format_share(comm))
-                rate = format_rate(part.gb_per_s)
-                cells = [format_ns(part.wall_ns), *split, format_ns(part.exposed_ns), rate]
-            rows.append((owner, NAMES[direction], str(part.n), *cells))
+    shown = ("wall_ns", "hidden_share", "comm_share", "exposed_ns", "gb_per_s")
+    columns = (
+        Column[_Row]("device", Unit.NAME, "", lambda row: row[0], "device", show=lambda r: r[0]),
+        Column[_Row]("direction", Unit.NAME, "", lambda row: NAMES[row[1]]),
+        *lifted(named(OVERLAP, "n"), lambda row: row[2]),
+        *lifted(named(OVERLAP, *shown), lambda row: row[2] if row[2].wall_ns else None),
+    )
+    rows = [
+        (owner, direction, getattr(device, direction))
+        for name, device in zip(names, report.devices, strict=True)
+        for direction, owner in (("h2d", name), ("d2h", ""))
+    ]
     worst = max(range(len(names)), key=lambda i: report.devices[i].both.exposed_ns)
     exposed = format_ns(report.devices[worst].both.exposed_ns)
     note = f"Most exposed: {names[worst]} with {exposed}. Links are in the JSON report."
-    return Table("Transfers, each device", columns, tuple(rows), note, n_words=2)
+    return table_of("Transfers, each device", columns, rows, note)
 
 
 def unified_section(report: OverlapReport) -> list[Block]:

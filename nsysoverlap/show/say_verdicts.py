@@ -7,9 +7,11 @@ from fractions import Fraction
 
 from ..core.formatting import NONE, format_ns, number_of
 from ..core.limits import Unit, digits_apart, format_difference, format_value
-from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
+from ..judge.verdicts import Spread, Status, Verdict, Verdicts
 from ..result.metrics import STEP_MEAN
+from ..result.tables import change_columns, op_name
 from .blocks import Block, Paragraph, Section, Table
+from .cells import table_of
 
 MAX_REASONS = 10
 MAX_NAMED = 2
@@ -144,30 +146,15 @@ def _reasons(result: Verdicts) -> list[Block]:
 
 
 def _losses(result: Verdicts) -> Table:
-    rows = tuple(
-        (
-            loss_name(loss),
-            loss.direction.upper(),
-            format_ns(loss.then_ns),
-            format_ns(loss.now_ns),
-            f"+{format_ns(loss.now_ns - loss.then_ns)}",
-        )
-        for loss in result.losses
-    )
     per_step = f", {STEP_MEAN}" if any(loss.per_step for loss in result.losses) else ""
-    columns = ("operation", "", "exposed then", "exposed now", "change")
-    return Table(f"What lost most{per_step}", columns, rows, n_words=2)
-
-
-def loss_name(loss: Loss) -> str:
-    """The operation with its label."""
-    return f"{loss.op} ({loss.label})" if loss.label else loss.op
+    columns = change_columns(("then", "then_ns"), ("now", "now_ns"))
+    return table_of(f"What lost most{per_step}", columns, result.losses)
 
 
 def loss_sentence(result: Verdicts) -> str:
     """What lost most without a table: `copy-start.1 D2H +7.5 ms in the mean step; ...`."""
     return "; ".join(
-        f"{loss_name(loss)} {loss.direction.upper()} +{format_ns(loss.now_ns - loss.then_ns)}"
+        f"{op_name(loss)} {loss.direction.upper()} +{format_ns(loss.now_ns - loss.then_ns)}"
         f"{f' in the {STEP_MEAN}' if loss.per_step else ''}"
         for loss in result.losses
     )

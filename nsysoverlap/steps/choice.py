@@ -52,12 +52,23 @@ class Launched:
         self._at = at[order]
         self._length = (end_ns - start_ns)[known[order]]
         self._pid = host.thread_pid[host.calls.thread[call[known[order]]]]
+        self._by_process: dict[int, tuple[Int64Array, Int64Array]] = {}
+
+    def _of(self, global_pid: int) -> tuple[Int64Array, Int64Array]:
+        """Host times of the launches of a process (n,), and GPU time launched until each (n + 1,).
+
+        Kept, for there may be many candidates.
+        """
+        if global_pid not in self._by_process:
+            own = self._pid == global_pid
+            total = np.concatenate(([0], np.cumsum(self._length[own])))
+            self._by_process[global_pid] = self._at[own], total
+        return self._by_process[global_pid]
 
     def weigh(self, marker: Marker) -> Candidate:
         """What the ranges of a marker launched, on any thread of their process."""
         ranges = self._host.ranges
-        own = self._pid == marker.global_pid
-        at, total = self._at[own], np.concatenate(([0], np.cumsum(self._length[own])))
+        at, total = self._of(marker.global_pid)
         start, end = ranges.start_ns[marker.ranges], ranges.end_ns[marker.ranges]
         # Ranges of several threads overlap: each counts from where those before it ended.
         reach = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))

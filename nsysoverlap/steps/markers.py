@@ -92,15 +92,20 @@ def step_label(text: str) -> str:
 
 def candidate_markers(host: HostSide) -> list[Marker]:
     """All groups of ranges whose texts may mark steps, process by process."""
-    texts: dict[MarkerKind, list[int]] = {}
-    for code, text in enumerate(host.texts):
-        kind = kind_of(text)
-        if kind is not None:
-            texts.setdefault(kind, []).append(code)
+    kinds: dict[MarkerKind | None, int] = {None: -1}
+    of_text = [kinds.setdefault(kind_of(text), len(kinds) - 1) for text in host.texts]
+    if len(kinds) == 1:
+        return []
+    # The last one is for ranges without a text.
+    of_range = np.array([*of_text, -1], np.int64)[host.ranges.text]
+    rows = np.flatnonzero(of_range >= 0)
+    rows = rows[np.argsort(of_range[rows], kind="stable")]
+    bounds = np.searchsorted(of_range[rows], np.arange(len(kinds)))
     return [
         marker
-        for kind, codes in texts.items()
-        for marker in _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, codes)))
+        for kind, i in kinds.items()
+        if kind is not None
+        for marker in _markers(host, kind, rows[bounds[i] : bounds[i + 1]])
     ]
 
 

@@ -130,7 +130,8 @@ def column(table: Locator, i: int) -> list[str]:
 def test_the_page_renders(watched: Watched, unrolled: str) -> None:
     page = watched.open(unrolled)
     assert page.locator("h1").inner_text().startswith("59.5\u00a0% of 477.6\u00a0ms of host")
-    assert page.locator(".findings > li").count() == 3
+    findings = analyze(h200("jax_unroll_lhs")).findings
+    assert page.locator(".findings > li").count() == len(findings) > 1
     assert page.locator("svg[role=img]").count() == 3
     assert page.locator("#tl-canvas").bounding_box() is not None
     start, end = span(page)
