@@ -140,7 +140,7 @@ def test_what_no_order_hides_says_why() -> None:
 
 
 def test_what_no_order_hides_is_set_beside_the_steady_step() -> None:
-    """Of a run cut in its last step the mean time of H2D (198 ms) is less than what stays exposed."""
+    """Of a run cut in its last step the mean H2D takes 198 ms, less than what stays exposed."""
     report = analyze(h200("pytorch/lightning"))
     (table,) = gain_section(report, View())
     assert isinstance(table, Table)
