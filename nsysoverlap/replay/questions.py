@@ -121,6 +121,9 @@ def _link(text: str, option: str, what: str, h2d: bool, d2h: bool) -> Part:
 
 
 def _drop(pattern: str) -> Part:
+    if not pattern:
+        # It would match every operation.
+        raise UsageError("--drop is empty; is a variable not set?", "A . matches all operations.")
     try:
         regex = re.compile(pattern)
     except re.error as error:

@@ -16,7 +16,7 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
-from ..result.model import Basis, DeviceReport, OverlapReport, TraceReport
+from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
 from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
 from ..roles.links import LinkOverride
@@ -154,6 +154,14 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
         findings=findings,
         attribution=attribution,
     )
+
+
+def errors_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
+    """What makes the numbers of a trace inconclusive; empty for a trace to be trusted."""
+    devices = _measure_devices(found.cases, options.links, 1)
+    span = _span(found.plan, options)
+    health = judge(found.classified, devices, span, found.plan.notes, options.accepted)
+    return tuple(entry for entry in health if entry.severity == "error")
 
 
 def _measure_devices(

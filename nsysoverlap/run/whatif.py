@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.load import read_trace
 from ..trace.model import Trace, short_name
-from .analysis import Options, TraceCases, trace_cases
+from .analysis import Options, TraceCases, errors_of, trace_cases
 
 DEFAULT = Question(link=("2x",))
 """What is asked where nothing is."""
@@ -110,6 +111,9 @@ def ask(trace: Trace, options: Options, question: Question, sweep: str | None = 
     model = build_model(cases.classified, cases.launches, cases.plan.windows)
     if isinstance(model, str):
         return _no_model(cases, model)
+    errors = errors_of(cases, options) if model.withheld is None else ()
+    if errors:
+        model = replace(model, withheld=errors[0].message.rstrip("."))
     return _Answering(cases, model, options.clock).answer(asked, factors)
 
 

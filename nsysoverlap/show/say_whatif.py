@@ -174,7 +174,7 @@ def _path(result: WhatIf) -> list[Block]:
         if part.ns
     )
     longest = ", ".join(
-        f"{short_kernel(op.name)} {format_ns(op.ns)}" for op in result.critical_ops[:3]
+        f"{short_kernel(op.name or op.kind)} {format_ns(op.ns)}" for op in result.critical_ops[:3]
     )
     return [
         Table("Critical path of the step", ("kind", "time", "share"), rows, f"Most: {longest}.")

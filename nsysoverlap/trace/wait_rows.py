@@ -134,6 +134,10 @@ class _Rows:
                     at = _latest(ids, times[0], wanted, times[1])
                 else:
                     at = _place(ids, wanted)
+                    # Nobody waits for what is recorded later: such rows contradict themselves.
+                    hit = np.flatnonzero(at >= 0)
+                    later = records.called_ns[own[at[hit]]] > self.called_ns[asked[hit]]
+                    at[hit[later]] = -1
                 result[asked[at >= 0]] = own[at[at >= 0]]
         return result
 

@@ -188,6 +188,7 @@ def test_another_gpu_is_called_arithmetic() -> None:
         (("--bytes", "-1"), "--bytes: '-1' is not a number"),
         (("--drop", "no such op"), "no transfer is of an operation that matches"),
         (("--drop", "("), "is no regular expression"),
+        (("--drop", ""), "--drop is empty; is a variable not set?"),
         (("--earlier", "0"), "--earlier 0 is no number of copies"),
         (("--gpu", "abacus"), "there is no GPU 'abacus'"),
         (("--sweep", "link=4:1"), "ends before it begins"),
@@ -216,6 +217,64 @@ def test_what_is_withheld_says_why_and_exits_with_3() -> None:
     assert found["withheld"] == "unified-memory migrations are not modelled"
     assert found["scenarios"] == []
     assert found["step_ns"] > 0
+
+
+def edited(path: Path, to: Path, statement: str) -> Path:
+    to.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(to)) as db:
+        db.execute(statement)
+        db.commit()
+    return to
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE rowid % 50 = 0",
+        "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET end = start",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = start + 4000000000000000000,"
+        " end = end + 4000000000000000000 WHERE rowid % 9 = 0",
+    ],
+    ids=["copies lost", "copies without time", "kernels beyond the capture"],
+)
+def test_nothing_is_predicted_of_a_trace_that_cannot_be_trusted(
+    tmp_path: Path, statement: str
+) -> None:
+    path = edited(LHS, tmp_path / "damaged.sqlite", statement)
+    result = run(path, "--drop", ".", "--format", "json")
+    assert result.exit_code == 3, result.output
+    found = json.loads(result.stdout)
+    report = CliRunner().invoke(main, ["report", str(path), "--format", "json"])
+    errors = [h["message"] for h in json.loads(report.stdout)["health"] if h["severity"] == "error"]
+    assert found["withheld"] == errors[0].rstrip(".")
+    assert found["scenarios"] == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "start = -start WHERE rowid % 5 = 0",
+        "start = start + 4000000000000000000 WHERE rowid % 9 = 0",
+    ],
+    ids=["negative", "far"],
+)
+def test_api_calls_in_an_impossible_order(tmp_path: Path, change: str) -> None:
+    """An event is recorded long after the call that waits for it, or so the export says."""
+    path = edited(
+        LHS, tmp_path / "order.sqlite", f"UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET {change}"
+    )
+    for command in ("report", "whatif"):
+        result = CliRunner().invoke(main, [command, str(path), "--format", "json"])
+        assert result.exit_code in (0, 3), result.output
+        assert json.loads(result.stdout)["format"] == f"nsysoverlap.{command}"
+
+
+def test_work_without_a_name_is_called_by_its_kind() -> None:
+    """What follows the kernels on the critical path of micro_hidden has no name."""
+    result = run(h200("micro_hidden"))
+    most = " ".join(result.stdout.split()).split("Most: ")[1]
+    assert "other GPU work" in most
+    assert ", ," not in most
 
 
 def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
