@@ -144,7 +144,7 @@ def test_what_no_order_hides_is_set_beside_the_steady_step() -> None:
     report = analyze(h200("pytorch/lightning"))
     (table,) = gain_section(report, View())
     assert isinstance(table, Table)
-    text = dict(table.rows)["even so"]
+    text = {row[0]: row[1] for row in table.rows}["even so"]
     left, whole = re.findall(r"([0-9.]+) ms of the ([0-9.]+) ms of", text)[0]
     assert float(left) < float(whole)
     assert whole == "264.2"
