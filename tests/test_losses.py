@@ -286,6 +286,15 @@ def test_times_outside_the_capture(
         assert found["rows-beyond-capture"].count == 1
 
 
+def test_times_made_to_utc_are_not_outside_the_capture(tmp_path: Path) -> None:
+    builder = steady(100, 0)
+    builder.meta("EXPORT_PARAM_TIME_NORMALIZE", "true")
+    path = builder.write(tmp_path / "t.sqlite", "3.20")
+    execute(path, f'UPDATE {KERNEL} SET start = start + 9000000000, "end" = "end" + 9000000000')
+    codes = {entry.code for entry in analyze(path, steps="none").health}
+    assert "rows-beyond-capture" not in codes
+
+
 # What nsys says.
 
 

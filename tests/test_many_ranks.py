@@ -537,7 +537,7 @@ def test_what_is_different_about_the_worst_rank() -> None:
     found = {d.what: (d.value, d.others) for d in differences(rows, rows[2])}
     assert found == {
         "D2H bytes": (Fraction(10_000), Fraction(5_000)),
-        "D2H behind compute": (Fraction(0.2), Fraction(0.9)),
+        "D2H behind compute": (Fraction(1, 5), Fraction(9, 10)),
     }
 
 

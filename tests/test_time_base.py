@@ -18,7 +18,7 @@ from .traces import h200, h200_names
 
 
 def shifted(source: Path, target: Path, shift_ns: int) -> Path:
-    """A copy of an export in which every time has moved; rows without times keep their zeros."""
+    """A copy exported with a time shift; rows without times keep their zeros."""
     shutil.copyfile(source, target)
     with closing(sqlite3.connect(target)) as connection, connection:
         tables = [
@@ -32,6 +32,11 @@ def shifted(source: Path, target: Path, shift_ns: int) -> Path:
                     f'UPDATE "{table}" SET start = start + ?, "end" = "end" + ? WHERE start != 0',
                     (shift_ns, shift_ns),
                 )
+        # As nsys notes it: the length of the collection is counted from there.
+        connection.execute(
+            "UPDATE META_DATA_EXPORT SET value = ? WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'",
+            (str(shift_ns),),
+        )
     return target
 
 

@@ -114,8 +114,8 @@ def _total(operations: Sequence[OperationReport]) -> str:
     return format_ns(sum(map(_ns, operations)))
 
 
-_IN_TITLE = 30
-"""Characters of an operation in the title, which stands in one line."""
+_IN_TITLE = 22
+"""Characters of an operation in the title: one line, however much room the names beside take."""
 
 
 def _name(operation: OperationReport, more: str = "") -> str:
@@ -147,7 +147,7 @@ def _note(operation: OperationReport) -> str:
 def _finding(report: OverlapReport, exposing: Sequence[OperationReport]) -> str:
     if not exposing:
         return "No exposed operation" if report.total("both").n else "No host transfers"
-    unit = f" in the {STEP_MEAN}" if _per_step(exposing) else ""
+    unit = f", {STEP_MEAN}" if _per_step(exposing) else ""
     all_of_it = f" of {_total(exposing)}" if len(exposing) > 1 else ""
     worst = legible(_name(exposing[0]), _IN_TITLE)
     return f"{worst} exposes most: {format_ns(_ns(exposing[0]))}{all_of_it}{unit}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from ..core.formatting import format_bytes, format_error, format_ns, format_rate, format_span
 from ..result.device_names import FEW_DEVICES, device_names
 from ..result.model import (
@@ -11,6 +13,7 @@ from ..result.model import (
     Relief,
     ReplayReport,
     Slowdown,
+    StepReport,
     format_share,
 )
 from .blocks import Block, Paragraph, Table
@@ -87,7 +90,7 @@ def _bound_rows(device: DeviceReport, replay: ReplayReport | None) -> list[tuple
     """The shortest step by the order of work, and what no order hides; or why that is not known."""
     share = _share_text(device)
     if replay is None:
-        return [("at best", f"{share} (a bound, not a promise).")] if share else []
+        return [("at best", f"{share}; a bound, not a promise.")] if share else []
     error = "" if replay.error is None else f" The replay is off by {format_error(replay.error)}."
     if replay.bound_step_ns is None:
         reason = replay.bound_withheld or replay.withheld
@@ -105,19 +108,22 @@ def _left_rows(device: DeviceReport, replay: ReplayReport) -> list[tuple[str, st
     h2d, d2h = replay.bound_exposed_h2d_ns or 0, replay.bound_exposed_d2h_ns or 0
     if not h2d + d2h:
         return []
-    n = len(device.steps) or 1
+    # The median, for a replay is of steady steps, which one slow or cut step must not outweigh.
+    spans: tuple[StepReport | DeviceReport, ...] = device.steps or (device,)
     parts = [
-        f"{format_ns(left)} of {name}, whose engine is busy {format_ns(overlap.wall_ns // n)}"
-        for name, left, overlap in (("H2D", h2d, device.h2d), ("D2H", d2h, device.d2h))
+        f"{format_ns(left)} of the {format_ns(round(median(whole)))} of {name}"
+        for name, left, whole in (
+            ("H2D", h2d, [span.h2d.wall_ns for span in spans]),
+            ("D2H", d2h, [span.d2h.wall_ns for span in spans]),
+        )
         if left
     ]
-    compute = format_ns(device.time_budget.compute_ns // n)
+    compute = format_ns(round(median(span.time_budget.compute_ns for span in spans)))
     text = (
-        f"Exposed even then: {' and '.join(parts)} beside {compute} of compute, of which a D2H "
-        "runs beside what comes after its tensor is made, an H2D beside what comes before it is "
-        "needed."
+        f"Still exposed: {' and '.join(parts)}. Of {compute} of compute a D2H can hide only behind "
+        "what comes after its tensor is made, an H2D only behind what comes before it is needed."
     )
-    return [("no order", text)]
+    return [("even so", text)]
 
 
 def _share_text(device: DeviceReport) -> str:
@@ -125,7 +131,7 @@ def _share_text(device: DeviceReport) -> str:
     if bounds is None or bounds.best_hidden_share is None:
         return ""
     work = "compute or communication" if device.time_budget.comm_ns else "compute"
-    short = " (there is no more of it)" if bounds.best_hidden_share < 1 else ""
+    short = ", for there is no more of it" if bounds.best_hidden_share < 1 else ""
     return f"{format_share(bounds.best_hidden_share)} behind {work}{short}"
 
 

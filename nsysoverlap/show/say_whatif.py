@@ -10,6 +10,7 @@ from ..core.formatting import (
     format_range,
     format_share,
     number_of,
+    short_kernel,
 )
 from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
 from .blocks import Block, Paragraph, Section, Table
@@ -39,7 +40,7 @@ def headline(result: WhatIf) -> str:
     if not result.scenarios:
         return f"{now}."
     first = result.scenarios[0]
-    return f"{now}; {first.name} it would take {stepformat_range(first)}."
+    return f"{now}; it would take {stepformat_range(first)} ({first.name})."
 
 
 def stepformat_range(answer: ScenarioAnswer) -> str:
@@ -86,6 +87,8 @@ def _scenarios(result: WhatIf) -> list[Block]:
 
 
 def _cautions(result: WhatIf) -> str:
+    if not result.scenarios:
+        return ""
     untested = [answer.name for answer in result.scenarios if not answer.tested]
     if not untested:
         return "Dropping copies was tested against measured steps (docs/whatif.md)."
@@ -130,7 +133,8 @@ def _copies(result: WhatIf) -> list[Block]:
     )
     note = (
         "A window is the time from when a copy could start to when what waits for it could; it is "
-        "too short where the copy takes longer."
+        "too short where the copy takes longer, and no time where it ends before the copy could "
+        "start."
     )
     return [Table("Copies still exposed", columns, tuple(rows), note, n_words=2)]
 
@@ -170,7 +174,7 @@ def _path(result: WhatIf) -> list[Block]:
         if part.ns
     )
     longest = ", ".join(
-        f"{op.name or op.kind} {format_ns(op.ns)}" for op in result.critical_ops[:3]
+        f"{short_kernel(op.name or op.kind)} {format_ns(op.ns)}" for op in result.critical_ops[:3]
     )
     return [
         Table("Critical path of the step", ("kind", "time", "share"), rows, f"Most: {longest}.")

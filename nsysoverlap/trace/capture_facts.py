@@ -139,7 +139,9 @@ def capture_span(
 ) -> tuple[int, int] | None:
     """Start and end of the collection in the times of the export; None where it does not say."""
     table = found.find(schema.ANALYSIS)
-    if table is None or not table.sql("duration"):
+    # Times made to UTC have a base that the export does not name.
+    normalized = export_meta(connection, found).get("EXPORT_PARAM_TIME_NORMALIZE", "false")
+    if table is None or not table.sql("duration") or normalized.lower() != "false":
         return None
     rows = connection.execute(
         f"SELECT max({table.sql('duration')}) FROM {table.quoted}"  # noqa: S608

@@ -167,6 +167,12 @@ def test_every_format_names_the_scenario_and_the_error(fmt: str) -> None:
         assert max(map(len, text.splitlines())) <= 80
 
 
+def test_a_sweep_alone_says_nothing_of_tested_scenarios() -> None:
+    text = render(no.whatif(NOLHS, sweep="link=0.5:4"), "text")
+    assert "Not tested." in text
+    assert "was tested" not in text
+
+
 def test_another_gpu_is_called_arithmetic() -> None:
     (one,) = answer(NOLHS, "--gpu", "gb200")["scenarios"]
     assert one["arithmetic"] is True
