@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from ..core.errors import NsysOverlapError
+from ..core.errors import InconclusiveError, NsysOverlapError
 from ..core.formatting import clean_text
 from ..core.interrupts import interrupt_behind
 
@@ -36,6 +36,16 @@ class Failure(click.ClickException):
     """An error as one `Error:` line on stderr; exit code 2."""
 
     exit_code = ExitCode.UNUSABLE
+
+
+class Inconclusive(Failure):
+    """What a trace does not tell; exit code 3."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print what and why."""
+        click.echo(f"Inconclusive: {self.message}", file=file, err=True)
 
 
 class InternalFailure(Failure):
@@ -77,6 +87,8 @@ def errors_as_exits() -> Iterator[None]:
             yield
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
+    except InconclusiveError as error:
+        raise Inconclusive(one_line(error)) from error
     except NsysOverlapError as error:
         raise Failure(one_line(error)) from error
     except OSError as error:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from ..core.errors import UsageError
-from .exits import ExitCode
+from ..core.errors import InconclusiveError, UsageError
 from .given import STEPPING, FilePath, Given, command
-from .terminal import emit_file, progress, say, to_stdout
+from .terminal import emit_file, progress, to_stdout
 
 KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
 
 
 @command(
     "Draw a timeline, steps, bandwidth, operations or what-if.",
-    "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity",
+    "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity, or nothing that "
+    "whatif can predict",
     *("trace", *STEPPING, "links"),
 )
 @click.option(
@@ -55,10 +55,9 @@ def plot(given: Given, kind: str, target: Path, devices: tuple[int, ...]) -> Non
     with progress(f"Drawing {path.name}"):
         trace = open_trace(path, options)
         if trace.extent_ns is None:
-            say(
-                f"Inconclusive: {path.name}: no GPU activity to draw. `nsysoverlap info` shows "
-                "what was recorded."
+            raise InconclusiveError(
+                f"{path.name}: no GPU activity to draw.",
+                "`nsysoverlap info` shows what was recorded.",
             )
-            raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
         content = picture(trace, kind, fmt, options, devices or None)
     emit_file(content, target)

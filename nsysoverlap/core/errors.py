@@ -36,3 +36,7 @@ class ConfigError(NsysOverlapError):
 
 class UsageError(NsysOverlapError):
     """An option or argument whose value makes no sense for this trace."""
+
+
+class InconclusiveError(NsysOverlapError):
+    """A trace that can be read and does not tell what was asked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.errors import UsageError
+from ..core.errors import InconclusiveError
 from ..core.formatting import format_error
 from ..core.palette import COLORS
 from ..replay.answer import ENOUGH, WhatIf
@@ -22,10 +22,10 @@ SWEEP = "link=0.25:16"
 
 
 def swept(trace: Trace, options: Options) -> WhatIf:
-    """The replay of a trace over link rates; raises `UsageError` where nothing is predicted."""
+    """The replay of a trace over link rates; raises `InconclusiveError` where none is predicted."""
     result = ask(trace, options, Question(), SWEEP)
     if result.withheld is not None:
-        raise UsageError(
+        raise InconclusiveError(
             f"{result.path}: nothing is predicted: {result.withheld}.",
             "`nsysoverlap whatif` shows what the trace tells.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from ..core.formatting import format_range
+from ..core.formatting import format_ns, format_range
 from ..core.limits import Unit
 from ..result.metrics import Metric, NoValueError, Part, Scope
 from ..result.model import Finding, OverlapReport
@@ -26,9 +26,10 @@ def judge_gain(report: OverlapReport, limit: Fraction, source: str) -> Verdict:
     is not, else inconclusive; never passed where a prediction is withheld or no gain is known.
 
     What findings without a tested scenario are worth is not known and not counted; that is said.
+    It is at most what they expose, so that one that exposes more than the limit is never passed.
     """
     verdict = Verdict(GAIN, Scope.TOTAL, "<=", limit, None, Status.INCONCLUSIVE, source)
-    reason, unpriced = _unknown(report), _unpriced(report)
+    reason, unpriced = _unknown(report), _say(_unpriced(report))
     known = [finding for finding in report.findings if finding.gain is not None]
     if not known:
         if reason or unpriced:
@@ -42,6 +43,9 @@ def judge_gain(report: OverlapReport, limit: Fraction, source: str) -> Verdict:
         return replace(verdict, status=Status.FAILED, measured=Fraction(least), reason=span)
     if reason is not None:
         return replace(verdict, reason=reason)
+    exposed = max((finding.cost_ns for finding in _unpriced(report)), default=0)
+    if most <= limit < exposed:
+        return replace(verdict, reason=f"{span} It may be up to {format_ns(exposed)}.")
     if most <= limit:
         return replace(verdict, status=Status.PASSED, measured=Fraction(most), reason=span)
     return replace(verdict, measured=Fraction(most), reason=f"The limit lies in the range. {span}")
@@ -60,12 +64,13 @@ def _unknown(report: OverlapReport) -> str | None:
     return None
 
 
-def _unpriced(report: OverlapReport) -> str:
+def _unpriced(report: OverlapReport) -> list[Finding]:
     """Warnings that may be worth more than what is known."""
-    unknown: list[Finding] = [
-        f for f in report.findings if f.severity == "warning" and f.gain is None and f.cost_ns
-    ]
-    if not unknown:
+    return [f for f in report.findings if f.severity == "warning" and f.gain is None and f.cost_ns]
+
+
+def _say(unpriced: list[Finding]) -> str:
+    if not unpriced:
         return ""
-    codes = ", ".join(dict.fromkeys(finding.code for finding in unknown))
+    codes = ", ".join(dict.fromkeys(finding.code for finding in unpriced))
     return f"The gain of {codes} is unknown: its kind of scenario was not tested."

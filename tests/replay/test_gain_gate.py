@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -62,6 +63,17 @@ def test_a_withheld_prediction_never_passes_but_a_known_gain_fails() -> None:
         "b.sqlite: nothing is predicted: no ids.",
     )
     assert low.status is Status.FAILED
+
+
+def test_a_rank_of_unknown_gain_does_not_pass_beside_one_of_known_gain(tmp_path: Path) -> None:
+    """jax_unroll_nolhs exposes 118.6 ms a step, and what that would win was not tested."""
+    for rank, name in enumerate(("jax_unroll_lhs", "jax_unroll_nolhs")):
+        (tmp_path / f"rank{rank}.sqlite").write_bytes(h200(name).read_bytes())
+    for limit, code in (("20", 1), ("100", 3), ("120", 0)):
+        result = CliRunner().invoke(main, ["gate", str(tmp_path), "--max-gain-ms", limit])
+        assert result.exit_code == code, result.output
+    low = CliRunner().invoke(main, ["gate", str(tmp_path), "--max-gain-ms", "100"])
+    assert "It may be up to 118.6 ms." in " ".join(low.output.split())
 
 
 def lhs() -> OverlapReport:

@@ -269,6 +269,15 @@ def test_api_calls_in_an_impossible_order(tmp_path: Path, change: str) -> None:
         assert json.loads(result.stdout)["format"] == f"nsysoverlap.{command}"
 
 
+def test_a_curve_of_what_cannot_be_predicted_is_inconclusive(tmp_path: Path) -> None:
+    target = tmp_path / "curve.svg"
+    args = ["plot", str(h200("micro_managed")), "--kind", "whatif", "-o", str(target)]
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("Inconclusive: micro_managed.sqlite: nothing is predicted")
+    assert not target.exists()
+
+
 def test_work_without_a_name_is_called_by_its_kind() -> None:
     """What follows the kernels on the critical path of micro_hidden has no name."""
     result = run(h200("micro_hidden"))
