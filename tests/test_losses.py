@@ -266,6 +266,22 @@ def test_copies_of_one_stream_at_once(judge: Judge) -> None:
     assert impossible(judge(builder)) == {"stream-overlap"}
 
 
+@pytest.mark.parametrize("change", ["deviceId = -1", "globalPid = NULL", "globalPid = 0"])
+def test_rows_of_no_device_that_can_be(tmp_path: Path, change: str) -> None:
+    path = steady(100, 10).write(tmp_path / "t.sqlite", "3.20")
+    assert "rows-without-device" not in {entry.code for entry in analyze(path).health}
+    execute(path, f"UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET {change} WHERE rowid % 2 = 0")
+    (entry,) = [e for e in analyze(path).health if e.code == "rows-without-device"]
+    assert (entry.severity, entry.count) == ("error", 5)
+
+
+def test_an_export_without_processes_has_devices(tmp_path: Path) -> None:
+    path = steady(100, 10).write(tmp_path / "t.sqlite", "3.20")
+    for table in (KERNEL, "CUPTI_ACTIVITY_KIND_MEMCPY"):
+        execute(path, f"UPDATE {table} SET globalPid = NULL")
+    assert "rows-without-device" not in {entry.code for entry in analyze(path).health}
+
+
 @pytest.mark.parametrize("shift_ns", [0, 1_700_000_000_000_000_000])
 @pytest.mark.parametrize(
     ("change", "outside"),

@@ -28,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     losses.lost_end,
     losses.lost_process,
     impossible.copies_without_time,
+    impossible.rows_without_device,
     impossible.duplicate_rows,
     impossible.overlap_in_streams,
     impossible.beyond_capture,

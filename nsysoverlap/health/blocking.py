@@ -23,6 +23,7 @@ BLOCKING = {
     "process-lost": "a process launched work and has no row, beside others that have",
     "no-api-table": "without CUDA API calls lost rows cannot be noticed",
     "copies-without-time": "a copy moved bytes in no time, or faster than any link",
+    "rows-without-device": "a row is on a device below 0, or of no process where others name one",
     "duplicate-rows": "a row stands in the export twice",
     "stream-overlap": "copies and memsets run at once with work of their own stream for more than "
     "0.1 % of the time",

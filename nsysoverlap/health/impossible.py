@@ -42,6 +42,28 @@ def copies_without_time(case: Case) -> Iterator[HealthEntry]:
         )
 
 
+def rows_without_device(case: Case) -> Iterator[HealthEntry]:
+    """Rows on a device below 0, or of no process where others name one.
+
+    They would count as a device of their own, and the worst device would look better without them.
+    """
+    trace = case.classified.trace
+    named = any(stream.global_pid for stream in trace.streams)
+    wrong = np.array(
+        [s.device_id < 0 or (named and not s.global_pid) for s in trace.streams], np.bool_
+    )
+    n = sum(int(np.count_nonzero(wrong[rows.stream])) for rows in trace.tables.values())
+    if n:
+        yield HealthEntry(
+            "rows-without-device",
+            "error",
+            f"{number_of(n, 'row')} of GPU work {'names' if n == 1 else 'name'} no device or no "
+            "process that can be.",
+            _EXPORT,
+            count=n,
+        )
+
+
 def duplicate_rows(case: Case) -> Iterator[HealthEntry]:
     """Rows that stand in a table twice."""
     trace = case.classified.trace
