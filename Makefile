@@ -16,7 +16,7 @@ help:
 	@echo "make golden  write all expected reports, pictures and notebooks anew; read the diff before you commit it"
 	@echo "make docs    write the generated parts of the documentation anew"
 	@echo "make bench   time reading and reporting against a plain C reader; needs gcc, libsqlite3-dev"
-	@echo "make fuzz    try random examples of every property, then damage traces for ten minutes"
+	@echo "make fuzz    try random examples of every property, all drawn edits and schemas, then damage traces"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,8 @@ bench: $(VENV)/.developing
 
 fuzz: $(VENV)/.developing
 	$(BIN)/python -m pytest -q --hypothesis-profile=search $$(grep -l '@given' -r tests --include='*.py')
+	DRAWN=full $(BIN)/python -m pytest -q -m slow -o faulthandler_timeout=3600 \
+	    tests/test_drawn_schemas.py tests/test_drawn_edits.py tests/fuzz
 	$(BIN)/python -m tests.fuzz
 
 clean:

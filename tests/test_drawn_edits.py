@@ -20,6 +20,7 @@ from nsysoverlap.judge.evaluate import check
 from nsysoverlap.judge.verdicts import Status
 from nsysoverlap.run.analysis import analyze
 
+from .drawn import drawn
 from .readerkit import KERNEL, MEMCPY, MEMSET
 from .traces import h200
 
@@ -195,7 +196,7 @@ def test_drawn_edits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_drawn_edits(tmp_path: Path) -> None:
-    found = run(2_000, tmp_path)
+def test_many_drawn_edits(tmp_path: Path) -> None:
+    found = run(drawn(2_000), tmp_path)
     print(found)
     assert all(f"{edit.__name__} must stop: inconclusive" in found for edit in EDITS)

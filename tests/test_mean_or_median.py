@@ -172,7 +172,7 @@ def test_plots_say_mean(trace: Path) -> None:
     report = no.analyze(no.read_trace(trace))
     ops = texts(no.plot_ops(report))
     assert "exposed, mean step (ms)" in ops
-    assert any(text.endswith(f"{MEAN_OF_DEVICES} in the mean step") for text in ops)
+    assert any(text.endswith(f"{MEAN_OF_DEVICES}, mean step") for text in ops)
     assert any("mean of 2 devices" in text for text in ops)
     assert not any("sum over" in text for text in ops)
     for axes in (no.plot_steps(report), no.plot_timeline(no.read_trace(trace))):

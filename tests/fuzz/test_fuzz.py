@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..drawn import drawn
 from .damage import bases, check, damage
 
 ROOT = Path(__file__).parents[2]
@@ -49,9 +50,9 @@ def test_damage_is_the_same_for_the_same_bytes(exports: list[bytes], tmp_path: P
 
 
 @pytest.mark.slow
-def test_five_thousand_damaged_traces_end_in_time_and_memory() -> None:
+def test_damaged_traces_end_in_time_and_memory() -> None:
     """The seed is printed; `python -m tests.fuzz --cases N --seed SEED` draws the same again."""
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", "5000"]
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(drawn(5_000))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
