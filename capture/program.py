@@ -84,11 +84,10 @@ def build(config: Config, arm: Arm, mesh: Mesh, attention: str) -> Program:
     initial = jax.jit(
         lambda: _initial_state(config, arm, stacks, optimizer), out_shardings=shardings
     )
-    state = jax.tree.map(_described, shapes, shardings)
     shape = (training.batch_per_device * mesh.size, training.sequence + 1)
     return Program(
         step=jax.jit(step, donate_argnums=0, out_shardings=(shardings, None)),
-        state=state,
+        state=jax.tree.map(_described, shapes, shardings),
         tokens=jax.ShapeDtypeStruct(shape, jnp.int32, sharding=batch_sharding),
         initial=initial,
         make_tokens=jax.jit(

@@ -49,11 +49,6 @@ class CriticalPath:
         ordered = sorted(total.items(), key=lambda item: (-item[1], item[0]))
         return {kind: ns // self.n_steps for kind, ns in ordered}
 
-    @property
-    def length_ns(self) -> int:
-        """From its first instant to its last."""
-        return sum(piece.end_ns - piece.start_ns for piece in self.pieces)
-
 
 def critical_path(model: Model, run: Replayed) -> CriticalPath:
     """The path of the slowest device's steps in a replay of the model's own graph."""

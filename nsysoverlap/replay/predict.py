@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,13 +87,3 @@ def by_law(model: Model, changed: Changed, plain: Outcome, law: ClockLaw) -> Out
         slowdown = wanted
         found = run(model, changed, slowdown)
     return found
-
-
-def predict_all(
-    model: Model,
-    scenarios: Sequence[Scenario],
-    law: ClockLaw | None = None,
-    op_names: Callable[[], list[str]] | None = None,
-) -> tuple[Prediction, ...]:
-    """Several scenarios side by side."""
-    return tuple(predict(model, scenario, law, op_names) for scenario in scenarios)

@@ -24,7 +24,6 @@ class ClockLaw:
         return float((then / now) ** self.exponent)
 
 
-NO_LAW = ClockLaw(0.0, 1.0)
 DEFAULT_LAW = ClockLaw(0.37, 0.68)
 CALIBRATED_SPREAD = 0.019
 """Half the width of what is predicted with a calibrated law: its own rms error was 2 %."""

@@ -18,7 +18,6 @@ from .strings import strings
 from .values import integer, text
 
 PUSH_POP, START_END = 59, 60
-_GLOBAL_PID = ~0xFFFFFF
 _LARGEST_TIME = 2**62
 _TEXT_ROWS = 10_000
 

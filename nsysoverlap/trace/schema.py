@@ -159,8 +159,6 @@ BEGIN_CAPTURE_API = re.compile(r"^cu(da)?StreamBeginCapture")
 END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
 SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
 WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNCHRONIZE_API.pattern}")
-FREE_API = re.compile(r"^cu(da|Mem)Free(?!Async)")
-"""Freeing memory waits for the device too."""
 BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
 INTERESTING_API = re.compile(
     r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch|Free)|StreamWaitEvent|EventRecord|Free"
