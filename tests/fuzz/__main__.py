@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import random
-import resource
 import sys
 import tempfile
 import time
@@ -19,6 +18,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+
+from ..memory import peak_mb
 
 MOST_SECONDS = 60.0
 """For one damaged trace, on whatever machine."""
@@ -96,7 +97,7 @@ def _cases(one: Callable[[bytes], str], n: int, seed: int | None, path: Path) ->
             print(f"case {i}, {data.hex()}:\n{traceback.format_exc()}", flush=True)
         longest = max(longest, time.monotonic() - before)
         largest = max(largest, path.stat().st_size)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     print(dict(outcomes))
     print(f"{n} cases, {failures} failures, longest {longest:.1f} s, ", end="")
     print(f"peak {peak:.0f} MB, largest file {largest / 1e6:.1f} MB")

@@ -49,6 +49,13 @@ def test_damage_is_the_same_for_the_same_bytes(exports: list[bytes], tmp_path: P
     assert first not in exports
 
 
+def test_memory_is_measured_without_what_the_parent_held() -> None:
+    held = b"1" * 400_000_000
+    command = [sys.executable, "-c", "from tests.memory import peak_mb; print(peak_mb())"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 1 < float(done.stdout) < len(held) / 1e6 / 4
+
+
 SEED = "20261201"
 
 
