@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsysoverlap.core.errors import NsysOverlapError
-from nsysoverlap.replay.model import Model, build_model
+from nsysoverlap.replay.prepared import Model, build_model
 from nsysoverlap.run.analysis import Options, trace_cases
 from nsysoverlap.steps.plan import StepSpec
 from nsysoverlap.trace.load import read_trace

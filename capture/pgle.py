@@ -15,7 +15,7 @@ from pathlib import Path
 import nsysoverlap
 from nsysoverlap.steps.labels import parse_label
 from nsysoverlap.steps.launches import Launches
-from nsysoverlap.trace.model import Trace
+from nsysoverlap.trace.contents import Trace
 
 _ASYNC_START = re.compile(r"^(.*)-start(\.\d+)?$")
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .roles.config import load_config
     from .roles.rules import Role, Rule, RuleSet, classify
     from .run.analysis import analyze
-    from .run.whatif import whatif
+    from .run.answers import whatif
+    from .trace.contents import Trace
     from .trace.load import read_trace
-    from .trace.model import Trace
 
 _HOMES = {
     "IntervalSet": "core.intervals",
@@ -40,7 +40,7 @@ _HOMES = {
     "Role": "roles.rules",
     "Rule": "roles.rules",
     "RuleSet": "roles.rules",
-    "Trace": "trace.model",
+    "Trace": "trace.contents",
     "Window": "core.window",
     "analyze": "run.analysis",
     "check": "judge.evaluate",
@@ -52,7 +52,7 @@ _HOMES = {
     "plot_steps": "draw.plot_steps",
     "plot_timeline": "draw.plot_timeline",
     "read_trace": "trace.load",
-    "whatif": "run.whatif",
+    "whatif": "run.answers",
 }
 
 _LATE_HOMES = {

@@ -13,7 +13,7 @@ import pytest
 
 from nsysoverlap import read_trace
 from nsysoverlap.trace import bulk
-from nsysoverlap.trace.model import Trace
+from nsysoverlap.trace.contents import Trace
 from nsysoverlap.trace.pages import UnusualError
 
 from .builder.query import columns, query, tables

@@ -21,8 +21,7 @@ from nsysoverlap.roles.rules import (
     comm_like_compute,
     top_names,
 )
-from nsysoverlap.trace.load import read_trace
-from nsysoverlap.trace.model import (
+from nsysoverlap.trace.contents import (
     Activities,
     Copies,
     Device,
@@ -34,6 +33,7 @@ from nsysoverlap.trace.model import (
     TraceFacts,
     TraceInfo,
 )
+from nsysoverlap.trace.load import read_trace
 
 FIXTURES = Path(__file__).parent / "fixtures"
 H200_BANDWIDTH = 4_800_000_000_000

@@ -28,7 +28,7 @@ from nsysoverlap.cli.formats import FORMATS, formats_of
 from nsysoverlap.cli.terminal import Plain
 from nsysoverlap.core.errors import TraceFileError
 from nsysoverlap.run import many as ranks
-from nsysoverlap.run.transfers import COLUMNS
+from nsysoverlap.run.transfer_table import COLUMNS
 
 from .tracebuilder import build, draw
 from .traces import h200

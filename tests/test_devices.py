@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.trace.model import Device, TargetGpu
+from nsysoverlap.trace.contents import Device, TargetGpu
 
 from .builder.capture import H200_BANDWIDTH
 from .readerkit import execute, retype

@@ -19,7 +19,7 @@ from nsysoverlap import analyze, read_trace
 from nsysoverlap.result.model import DeviceReport
 from nsysoverlap.roles.rules import Role, classify
 from nsysoverlap.run.analysis import Options
-from nsysoverlap.run.transfers import transfer_rows
+from nsysoverlap.run.transfer_table import transfer_rows
 
 from . import brute
 from .builder.query import query, tables

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsysoverlap import read_trace
-from nsysoverlap.trace.model import LaunchFacts
+from nsysoverlap.trace.contents import LaunchFacts
 
 from .readerkit import GRAPH_TRACE, KERNEL, MEMCPY, RUNTIME, dropped, execute, retype
 from .tracebuilder import TraceBuilder, build, draw

@@ -14,8 +14,8 @@ from nsysoverlap.judge.evaluate import check
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.show.blocks import Table
 from nsysoverlap.show.notebook import blocks_html
+from nsysoverlap.trace.contents import Trace
 from nsysoverlap.trace.load import read_trace
-from nsysoverlap.trace.model import Trace
 
 from . import sample_reports as samples
 from .tracebuilder import draw

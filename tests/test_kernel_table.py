@@ -12,7 +12,7 @@ from nsysoverlap.measure.case import DeviceCase
 from nsysoverlap.measure.kernels_beside import measure_kernels
 from nsysoverlap.result.model import KernelReport
 from nsysoverlap.roles.rules import Role
-from nsysoverlap.trace.model import short_name
+from nsysoverlap.trace.contents import short_name
 
 from .casekit import Scene, device_cases
 from .tracebuilder import ALL_REDUCE, build

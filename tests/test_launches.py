@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysoverlap.steps.launches import Launches, Nests
+from nsysoverlap.trace.contents import Activities, Trace
 from nsysoverlap.trace.host import Calls, HostSide, Ranges
 from nsysoverlap.trace.load import read_trace
-from nsysoverlap.trace.model import Activities, Trace
 
 from .casekit import Scene
 from .tracebuilder import TraceBuilder, global_tid

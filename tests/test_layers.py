@@ -21,6 +21,7 @@ import pytest
 import nsysoverlap
 
 PACKAGE = Path(nsysoverlap.__file__).parent
+BOTTOM_NAMES = {"__init__", "__main__"}
 
 # Rooms from left to right: what is known of traces, numbers, words, pictures, doors.
 ORDER = (
@@ -182,15 +183,15 @@ def test_every_home_of_a_library_is_used() -> None:
 def package(tmp_path: Path) -> Path:
     """A package that keeps all rules."""
     files = {
-        "__init__": "from importlib import import_module\nfrom .trace.model import Trace",
+        "__init__": "from importlib import import_module\nfrom .trace.contents import Trace",
         "core/errors": "import re\nimport numpy as np",
         "trace/schema": "from ..core.errors import TraceFileError\nimport nsysoverlap.core.errors",
-        "trace/model": "from typing import TYPE_CHECKING\n"
+        "trace/contents": "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n    import pandas as pd\n",
         "result/frames": "from .. import core, trace\ndef trace_frame():\n    import pandas as pd",
         "trace/load": "import sqlite3\nfrom . import schema\n"
-        "from nsysoverlap.trace.model import Trace",
-        "measure/lanes": "from ..trace.model import Trace",
+        "from nsysoverlap.trace.contents import Trace",
+        "measure/lanes": "from ..trace.contents import Trace",
         "show/words": "import nsysoverlap.core.errors",
         "cli/__init__": "import click\nprint('hello')\ndef main():\n    from ..run import find",
         "run/many": "from ..trace.load import read_trace",
@@ -219,7 +220,7 @@ LATER = "def late():\n    "
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("core/errors", "from ..trace import model", f"core imports trace{RIGHT}"),
+        ("core/errors", "from ..trace import contents", f"core imports trace{RIGHT}"),
         ("core/errors", "from .. import trace", f"core imports trace{RIGHT}"),
         ("core/errors", "import nsysoverlap.trace", f"core imports trace{RIGHT}"),
         ("core/errors", "from nsysoverlap.trace import Trace", f"core imports trace{RIGHT}"),
@@ -233,7 +234,7 @@ LATER = "def late():\n    "
         ),
         ("trace/deep/er", "from ...measure import lanes", f"trace imports measure{RIGHT}"),
         ("measure/lanes", "from ..cli import main", f"measure imports cli{RIGHT}"),
-        ("trace/model", f"{LATER}from ..result.frames import x", f"trace imports result{RIGHT}"),
+        ("trace/contents", f"{LATER}from ..result.frames import x", f"trace imports result{RIGHT}"),
         ("newcomer", "", "newcomer has no place in ORDER"),
         ("run/many", "import sqlite3", "run imports sqlite3"),
         ("run/many", f"{LATER}import pandas.api", "run imports pandas"),
@@ -360,6 +361,12 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_no_class_is_defined_twice() -> None:
     assert twice(classes(TREES)) == {}
+
+
+def test_no_module_is_named_twice() -> None:
+    """A traceback, a tab of an editor and a search show the last word alone."""
+    names = [path.stem for path in PACKAGE.rglob("*.py") if path.stem not in BOTTOM_NAMES]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
 def test_few_folders_and_no_loose_module() -> None:

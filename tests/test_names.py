@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsysoverlap.trace.model import qualified_name, short_name
+from nsysoverlap.trace.contents import qualified_name, short_name
 
 
 @pytest.mark.parametrize(

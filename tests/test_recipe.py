@@ -13,7 +13,7 @@ import numpy as np
 
 from nsysoverlap import IntervalSet, read_trace
 from nsysoverlap.core.arrays import Int64Array
-from nsysoverlap.trace.model import short_name
+from nsysoverlap.trace.contents import short_name
 
 from .traces import FIXTURES, h200
 

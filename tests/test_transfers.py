@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import RuleSet, Window, analyze, read_trace
-from nsysoverlap.cli.tables import to_csv
+from nsysoverlap.cli.columnar import to_csv
 from nsysoverlap.measure import hiders
 from nsysoverlap.run.analysis import Options
-from nsysoverlap.run.transfers import COLUMNS, transfer_rows
+from nsysoverlap.run.transfer_table import COLUMNS, transfer_rows
 
 from .builder.query import query
 from .tracebuilder import ALL_REDUCE, CopyKind, TraceBuilder, build, draw

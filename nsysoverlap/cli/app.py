@@ -18,7 +18,7 @@ from .history import history, record
 from .info import info
 from .plot import plot
 from .report import report
-from .rules import rules
+from .rules_command import rules
 from .slim import slim
 from .terminal import Plain, drop_stdout
 from .transfers import transfers

@@ -12,7 +12,7 @@ from .terminal import emit, progress
 if TYPE_CHECKING:
     from ..result.model import OverlapReport
     from ..show.blocks import Block
-    from ..trace.model import Device, Trace
+    from ..trace.contents import Device, Trace
 
 
 @command(
@@ -96,7 +96,7 @@ def _device_facts(device: Device) -> tuple[str, str]:
 
 
 def _pids(device: Device) -> tuple[int, ...]:
-    from ..trace.model import pid_of
+    from ..trace.contents import pid_of
 
     return tuple(pid_of(global_pid) for global_pid in device.global_pids)
 

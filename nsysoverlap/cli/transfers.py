@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ..core.errors import UsageError
+from .columnar import require_pyarrow, to_csv, to_parquet
 from .given import MEASURING, Given, command
-from .tables import require_pyarrow, to_csv, to_parquet
 from .terminal import emit_file, progress, say, to_stdout
 
 
@@ -28,7 +28,7 @@ def transfers(given: Given, fmt: str | None) -> None:
     the report: copies outside its steps are listed too, and copies at the same time count each.
     """
     from ..run.many import open_trace
-    from ..run.transfers import TransferRow, transfer_rows
+    from ..run.transfer_table import TransferRow, transfer_rows
     from ..show.documents import TransfersFile
     from ..show.json import as_json
 

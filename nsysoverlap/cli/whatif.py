@@ -55,8 +55,8 @@ def whatif(given: Given, fmt: str, sweep: str | None, **changes: tuple[Any, ...]
     link is twice as fast. docs/whatif.md says what was tested.
     """
     from ..replay.questions import Question
+    from ..run.answers import ask
     from ..run.many import open_trace
-    from ..run.whatif import ask
 
     named = {name.removeprefix("change_"): values for name, values in changes.items()}
     question = Question(n_bytes=named.pop("bytes"), **named)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..trace.contents import pid_of
 from ..trace.host import HostSide
-from ..trace.model import pid_of
 from .perfetto_events import quoted, slice_event
 from .perfetto_tracks import Tracks, nested
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.errors import UsageError
 from ..run.analysis import Options, analyze_trace
-from ..trace.model import Trace
+from ..trace.contents import Trace
 from .plot_bandwidth import BANDWIDTH_SIZE, draw_bandwidth
 from .plot_cases import subject
 from .plot_ops import draw_ops, ops_size

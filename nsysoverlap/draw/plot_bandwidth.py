@@ -18,7 +18,7 @@ from ..measure.case import DeviceCase
 from ..result.numbers import Overlap
 from ..roles.links import LinkOverride, LinkPeak, link_for
 from ..roles.rules import Role, RuleSet
-from ..trace.model import Trace
+from ..trace.contents import Trace
 from .pixels import distinct
 from .plot_cases import Subject, device_name, options_for, subject
 from .style import (

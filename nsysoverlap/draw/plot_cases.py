@@ -12,8 +12,8 @@ from ..measure.case import DeviceCase
 from ..roles.rules import RuleSet
 from ..run.analysis import Options, trace_cases
 from ..steps.plan import StepPlan, StepSpec, plan_steps
+from ..trace.contents import Device, Trace
 from ..trace.load import read_trace
-from ..trace.model import Device, Trace
 from .style import legible
 
 

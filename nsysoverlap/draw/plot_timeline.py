@@ -14,7 +14,7 @@ from ..core.palette import COLORS, PALE_H2D
 from ..core.window import Window
 from ..roles.rules import RuleSet
 from ..steps.projection import StepWindow
-from ..trace.model import Trace
+from ..trace.contents import Trace
 from .pixels import COLUMNS, Bars, PixelColumns, every
 from .plot_cases import format_ms, options_for, subject
 from .scene import Curve, DeviceScene, Scene, curve_note, lane_label, timeline_scene

@@ -10,8 +10,8 @@ from ..core.palette import COLORS
 from ..replay.answer import ENOUGH, WhatIf
 from ..replay.questions import Question
 from ..run.analysis import Options
-from ..run.whatif import ask
-from ..trace.model import Trace
+from ..run.answers import ask
+from ..trace.contents import Trace
 from .style import GRID, INK, WIDTH, legend_below, say
 
 if TYPE_CHECKING:

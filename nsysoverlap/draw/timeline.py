@@ -19,8 +19,8 @@ from ..measure.operations import transfer_labels
 from ..measure.overlap import split
 from ..roles.rules import Role
 from ..steps.projection import StepWindow
+from ..trace.contents import Trace
 from ..trace.cupti import CopyKind
-from ..trace.model import Trace
 
 _ROLES = {
     "compute": (Role.COMPUTE,),

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..core.arrays import BoolArray
 from ..measure.case import DeviceCase
-from ..replay.model import Model
 from ..replay.predict import Prediction, of_changed
+from ..replay.prepared import Model
 from ..replay.scenario import Scenario, change, without
 from ..result.model import Finding, Gain
 from ..roles.clock import ClockLaw

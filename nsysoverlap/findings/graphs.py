@@ -15,7 +15,7 @@ from ..measure.waiting import in_graph
 from ..result.model import Evidence
 from ..result.numbers import format_share
 from ..roles.rules import Role
-from ..trace.model import Activities
+from ..trace.contents import Activities
 from .context import N_EXAMPLES, Context, Finder, Found, Rows
 from .facts import copies, size_text
 

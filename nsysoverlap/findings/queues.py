@@ -9,8 +9,8 @@ import numpy as np
 from ..core.arrays import BoolArray, Int32Array, Int64Array
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph, launch_of_transfers
+from ..trace.contents import Activities
 from ..trace.host import NEVER
-from ..trace.model import Activities
 
 
 @dataclass(frozen=True)

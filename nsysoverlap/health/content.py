@@ -9,8 +9,8 @@ import numpy as np
 from ..core.formatting import format_ns, number_of
 from ..result.model import HealthEntry
 from ..roles.rules import comm_like_compute
+from ..trace.contents import short_name
 from ..trace.cupti import COPY_KINDS, CopyKind
-from ..trace.model import short_name
 from .subject import Case
 
 _SHOWN_NAMES = 3

@@ -11,8 +11,8 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..result.model import HealthEntry, format_share
+from ..trace.contents import Activities, Trace
 from ..trace.cupti import HOST_COPIES, MIGRATIONS
-from ..trace.model import Activities, Trace
 from .subject import Case
 
 FASTEST_GBPS = 2_000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ..core.formatting import number_of
 from ..result.model import HealthEntry, format_share
-from ..trace.model import ProcessLaunches
+from ..trace.contents import ProcessLaunches
 from .subject import Case
 
 MOST_KERNELS = 1e-3

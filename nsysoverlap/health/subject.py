@@ -12,7 +12,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified, Role
-from ..trace.model import Activities
+from ..trace.contents import Activities
 
 
 @dataclass(frozen=True)

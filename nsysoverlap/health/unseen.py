@@ -12,8 +12,8 @@ from ..result.model import HealthEntry
 from ..roles.frameworks import detect
 from ..roles.rules import Role
 from ..roles.transfer_rules import MAY_TRANSFER
+from ..trace.contents import short_name
 from ..trace.cupti import CopyKind
-from ..trace.model import short_name
 from .subject import Case
 
 _COLLECTIVE = re.compile(

@@ -17,7 +17,7 @@ from ..result.scopes import Measured, has_steps, measure
 from ..result.sentences import basis_line
 from .baseline import DEFAULT_MAX_DROP
 from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
-from .gains import judge_gain
+from .gain_limit import judge_gain
 from .thresholds import OPERATORS, Requirement, Thresholds, parse_requirement
 from .verdicts import Loss, Spread, Status, Verdict, Verdicts
 

@@ -15,7 +15,7 @@ from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.plan import StepPlan
 from ..steps.projection import StepWindow
-from ..trace.model import Device
+from ..trace.contents import Device
 from ..trace.schema import BLOCKING_COPY_API
 from .lanes import Lanes, Transfers, device_lanes
 from .overlap import Split, split

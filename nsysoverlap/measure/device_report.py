@@ -16,7 +16,7 @@ from ..result.model import (
 )
 from ..roles.links import LinkOverride, link_for
 from ..roles.rules import Role
-from ..trace.model import Device
+from ..trace.contents import Device
 from .bounds import measure_bounds
 from .case import DeviceCase
 from .effective import measure_effective

@@ -18,7 +18,7 @@ from ..core.arrays import BoolArray, Int64Array
 from ..result.model import Effective, Rate, Slowdown
 from ..result.parts import MAX_SPREAD
 from ..roles.rules import Role
-from ..trace.model import Kernels
+from ..trace.contents import Kernels
 from .case import DeviceCase
 
 MIN_RATE_BYTES = 1 << 20

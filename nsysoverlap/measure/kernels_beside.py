@@ -10,7 +10,7 @@ import numpy as np
 from ..core.threads import each
 from ..result.model import KernelReport
 from ..roles.rules import Role
-from ..trace.model import short_name
+from ..trace.contents import short_name
 from .case import DeviceCase
 
 _ROLE_NAMES = {Role.COMPUTE: "compute", Role.COMM: "comm"}

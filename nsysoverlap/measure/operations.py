@@ -17,7 +17,7 @@ from ..result.model import Attribution, OperationReport, Overlap
 from ..roles.rules import Role
 from ..steps.labels import Label, parse_label, without_counters
 from ..steps.markers import kind_of
-from ..trace.model import short_name
+from ..trace.contents import short_name
 from .case import DeviceCase
 from .groups import measure_groups
 from .tensors import tensors

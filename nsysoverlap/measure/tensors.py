@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes
 from ..roles.rules import Role
-from ..trace.model import short_name
+from ..trace.contents import short_name
 from .case import DeviceCase
 from .lanes import Transfers
 

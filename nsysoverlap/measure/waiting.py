@@ -21,8 +21,8 @@ from ..core.intervals import IntervalSet
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.stalls import Stalls
+from ..trace.contents import Trace
 from ..trace.host import ALL_STREAMS, NEVER, StreamWaits
-from ..trace.model import Trace
 from .lanes import Lanes, Transfers
 
 MOST_BETWEEN = 64

@@ -11,11 +11,11 @@ import numpy as np
 from ..core.arrays import BoolArray
 from ..core.json_model import Count, Document, Share
 from .bound import OrderBound
-from .model import Model
-from .operations import TRANSFERS
 from .outcome import DIRECTIONS, Outcome
 from .path import CriticalPath
 from .predict import Prediction
+from .prepared import Model
+from .replayed import TRANSFERS
 from .scenario import change
 from .windows import CopyWindows, copy_windows
 

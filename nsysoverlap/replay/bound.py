@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .engine import CycleError
-from .model import Model
 from .moves import Matching
-from .operations import TRANSFERS
 from .outcome import Outcome
 from .predict import run
+from .prepared import Model
+from .replayed import TRANSFERS
 from .scenario import Scenario, change
 
 ROUND_TRIP = 0.5

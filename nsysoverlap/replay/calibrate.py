@@ -17,7 +17,7 @@ from .calls import LONG_AGO_NS
 from .engine import Plan, Replayed, prepare, replay
 from .graph import Edge, Graph
 from .occupancy import held_up
-from .operations import Operations
+from .replayed import Operations
 
 PROMPT_NS = 20_000
 """A start later than this behind what it waited for has another reason than latency."""

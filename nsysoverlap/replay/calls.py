@@ -15,8 +15,8 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..steps.launches import Launches
 from ..steps.stalls import PAUSE_NS, RESUMED_NS, Stalls
-from ..trace.model import Trace
-from .operations import UNKNOWN, Operations
+from ..trace.contents import Trace
+from .replayed import UNKNOWN, Operations
 
 LONG_AGO_NS = -(2**61)
 """Before any time of a trace, and far enough from the end of int64 to add to."""

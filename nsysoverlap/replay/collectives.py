@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.arrays import Int64Array
-from .operations import Operations, OpKind
+from .replayed import Operations, OpKind
 
 _OVERLAPPING_SHARE = 0.95
 """So many of the groups must have run at the same time, else these are not collectives."""

@@ -16,11 +16,11 @@ import numpy as np
 
 from ..core.arrays import Int64Array
 from ..steps.launches import Launches
+from ..trace.contents import Trace
 from ..trace.host import HostSide
-from ..trace.model import Trace
 from .calls import LONG_AGO_NS, HostChains, host_chains, link_calls
 from .collectives import collective_groups
-from .operations import COPIES, UNKNOWN, Operations
+from .replayed import COPIES, UNKNOWN, Operations
 
 Edge = tuple[int, int, int]
 Frontier = dict[int, tuple[int, int]]

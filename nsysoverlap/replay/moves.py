@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from .calls import LONG_AGO_NS
 from .graph import Edge, Graph
-from .operations import COPIES, Operations, OpKind
+from .replayed import COPIES, Operations, OpKind
 
 SMALL_BYTES = 1 << 20
 """Smaller copies (losses, indices) stay where they are."""

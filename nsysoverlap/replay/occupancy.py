@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.arrays import Int64Array
-from .operations import COPIES, Operations, OpKind
+from .replayed import COPIES, Operations, OpKind
 
 LATE_NS = 20_000
 """So late a start has another reason than latency."""

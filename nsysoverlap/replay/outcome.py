@@ -18,7 +18,7 @@ from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief
 from ..result.model import Overlap, Relief
 from ..roles.rules import Role
-from .operations import TRANSFERS, Operations, OpKind, Segment
+from .replayed import TRANSFERS, Operations, OpKind, Segment
 
 DIRECTIONS = ("h2d", "d2h", "both")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .engine import Replayed
-from .model import Model, times
-from .operations import OpKind
+from .prepared import Model, times
+from .replayed import OpKind
 
 HOST = "host"
 LATENCY = "start latency"

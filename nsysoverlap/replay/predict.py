@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
-from .model import Model
-from .operations import OpKind
 from .outcome import Outcome
+from .prepared import Model
+from .replayed import OpKind
 from .scenario import Changed, Scenario, change
 
 _ROUNDS = 6

@@ -12,9 +12,9 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.errors import UsageError
 from .calibrate import Calibrated
 from .engine import prepare
-from .model import Model
 from .moves import Matching, move_copies
-from .operations import TRANSFERS, Operations, OpKind
+from .prepared import Model
+from .replayed import TRANSFERS, Operations, OpKind
 
 FloatArray = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..core.json_model import Count
 from .engine import Replayed
-from .model import Model
-from .operations import COPIES
+from .prepared import Model
+from .replayed import COPIES
 from .scenario import Changed
 
 

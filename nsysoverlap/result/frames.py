@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
+from ..trace.contents import Copies, Kernels, Trace
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
-from ..trace.model import Copies, Kernels, Trace
 from .columns import Column, Place, at, lifted
 from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport
 from .quantities import OVERLAP, RELIEF

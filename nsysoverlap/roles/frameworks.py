@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..result.model import Program
-from ..trace.model import Trace
+from ..trace.contents import Trace
 
 UNKNOWN = Program("unknown", "nothing in the trace proves a framework")
 _N_SHOWN = 60

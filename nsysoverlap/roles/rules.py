@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 from ..core.errors import ConfigError
 from ..core.patterns import bounded
+from ..trace.contents import Copies, Trace, qualified_name
 from ..trace.cupti import DEVICE_MEMORY
-from ..trace.model import Copies, Trace, qualified_name
 from .rule_table import COPY_RULES, KERNEL_RULES, CopyRule, Role, Rule
 
 __all__ = [

@@ -23,8 +23,8 @@ from ..roles.links import LinkOverride
 from ..roles.rules import Classified, RuleSet, classify
 from ..steps.launches import Launches
 from ..steps.plan import StepPlan, StepSpec, plan_steps, steps_in_window
+from ..trace.contents import Trace
 from ..trace.load import read_trace
-from ..trace.model import Trace
 from .replaying import replayed
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ..core.errors import NsysOverlapError, TraceFileError
 from ..result.model import OverlapReport
+from ..trace.contents import Trace
 from ..trace.load import read_trace
-from ..trace.model import Trace
 from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
 from .analysis import Options, TraceCases, analyze_trace
 from .outcomes import Outcome

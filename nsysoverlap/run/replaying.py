@@ -8,7 +8,7 @@ from ..findings.context import Found
 from ..findings.gains import with_gains
 from ..measure.case import DeviceCase
 from ..replay.bound import order_bounds
-from ..replay.model import Model, build_model
+from ..replay.prepared import Model, build_model
 from ..result.model import DeviceReport, Finding, ReplayReport
 from ..roles.clock import ClockLaw
 from ..steps.plan import StepPlan

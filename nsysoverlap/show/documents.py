@@ -19,17 +19,17 @@ from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..replay.answer import WhatIf
 from ..result.metrics import Scope
 from ..result.model import Gpu, HealthEntry, OverlapReport, Program
-from ..run.transfers import TransferRow
+from ..run.transfer_table import TransferRow
 from ..slim.copying import TableChange
 from ..slim.identifying import Sensitive
 from ..slim.making import Slimmed
-from ..trace.model import pid_of
+from ..trace.contents import pid_of
 from .say_comparison import headline as comparison_headline
 from .say_verdicts import headline as verdict_headline
 
 if TYPE_CHECKING:
     from ..roles.rules import CopyRule, Explanation, Rule, RuleSet, TopName
-    from ..trace.model import Device, Trace
+    from ..trace.contents import Device, Trace
 
 T = TypeVar("T")
 

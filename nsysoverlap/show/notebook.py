@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.formatting import clean_text, format_at, format_span
-from ..trace.model import Trace
+from ..trace.contents import Trace
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table
 from .sections import blocks_of
 

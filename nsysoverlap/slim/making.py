@@ -16,9 +16,9 @@ from ..core.interrupts import interrupts_held
 from ..core.output import check_target, current_umask
 from ..core.window import Window
 from ..run.analysis import Options, analyze_trace
+from ..trace.contents import Trace
 from ..trace.database import check_file, check_sound, translated_errors
 from ..trace.load import read_trace
-from ..trace.model import Trace
 from .copying import TableChange, write_copy
 from .selection import Selection, Spans
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..roles.rules import Classified, Role
-from ..trace.model import short_name
+from ..trace.contents import short_name
 from .projection import StepWindow, last_end
 
 _ALIKE = 0.95

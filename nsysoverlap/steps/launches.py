@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
+from ..trace.contents import Activities, Trace
 from ..trace.host import HostSide, Ranges
-from ..trace.model import Activities, Trace
 from .stalls import Stalls, stalls_of
 
 _SPARSE = 16

@@ -11,8 +11,8 @@ from ..core.window import Window
 from ..result.model import GUESSED, HealthEntry
 from ..result.numbers import format_share
 from ..roles.rules import Classified
+from ..trace.contents import pid_of
 from ..trace.host import HostSide
-from ..trace.model import pid_of
 from .choice import choose, rejected, without_steps
 from .guess import Guess, guess_steps
 from .launches import Launches

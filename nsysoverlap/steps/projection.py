@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..roles.rules import Classified, Role
-from ..trace.model import pid_of
+from ..trace.contents import pid_of
 from .choice import Candidate, Launched
 from .launches import Launches
 from .markers import Marker, candidate_markers, step_label

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..trace import schema
+from ..trace.contents import Activities, Trace
 from ..trace.cupti import MemoryKind
 from ..trace.host import ALL_STREAMS, NEVER, HostSide
-from ..trace.model import Activities, Trace
 
 PAUSE_NS = 1_000_000
 """A process that makes no call for longer than this may be waiting, though no call says so."""

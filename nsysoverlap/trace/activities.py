@@ -12,7 +12,7 @@ from ..core.errors import TraceFileError
 from . import schema
 from .bulk import Block, Query, unreadable
 from .codes import Codes, TupleCodes
-from .model import Activities, Copies, Dropped, Kernels, LaunchShapes
+from .contents import Activities, Copies, Dropped, Kernels, LaunchShapes
 from .schema import TableSpec
 from .source import Source
 

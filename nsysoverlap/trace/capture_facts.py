@@ -11,10 +11,10 @@ import numpy as np
 from . import schema
 from .activities import Columns
 from .bulk import Query, unreadable
+from .contents import Stream, TraceFacts
 from .guard import few_rows
 from .host import HostSide
 from .launch_facts import launch_facts
-from .model import Stream, TraceFacts
 from .privacy import allowed_setting, scrub, scrub_value
 from .schema import FoundTable, Schema
 from .source import Source

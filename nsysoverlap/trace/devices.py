@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from . import schema
+from .contents import VM_MASK, Device, TargetGpu, pid_of
 from .guard import few_rows
-from .model import VM_MASK, Device, TargetGpu, pid_of
 from .schema import Schema, TableSpec
 from .values import integer, text
 

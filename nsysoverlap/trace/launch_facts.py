@@ -11,9 +11,9 @@ import numpy as np
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
 from . import schema
 from .activities import Columns
+from .contents import LaunchFacts, ProcessLaunches, Stream, pid_of
 from .host import HostSide
 from .host_rows import PUSH_POP, START_END
-from .model import LaunchFacts, ProcessLaunches, Stream, pid_of
 from .schema import Schema
 
 _WIDEST = 1 << 28

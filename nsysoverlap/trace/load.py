@@ -15,11 +15,11 @@ from ..core.errors import TraceFileError
 from . import capture_facts as facts
 from . import schema
 from .activities import Columns, Registry, read_columns
+from .contents import Stream, Trace, TraceInfo
 from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
 from .host import HostWaits
 from .host_rows import read_host
-from .model import Stream, Trace, TraceInfo
 from .schema import Schema
 from .source import Source
 from .strings import strings

@@ -12,8 +12,8 @@ from ..core.arrays import BoolArray, Int32Array, Int64Array
 from . import schema
 from .bulk import Block
 from .codes import TupleCodes
+from .contents import Stream
 from .host import ALL_STREAMS, HostSide, HostWaits, StreamWaits
-from .model import Stream
 from .schema import TableSpec
 from .source import Source
 

@@ -14,7 +14,7 @@ from nsysoverlap import read_trace
 from nsysoverlap.cli.formats import render
 from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.run.analysis import Options, analyze_trace
-from nsysoverlap.run.transfers import transfer_rows
+from nsysoverlap.run.transfer_table import transfer_rows
 from nsysoverlap.slim import slim_trace
 from nsysoverlap.steps.plan import StepSpec
 

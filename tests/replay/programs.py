@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsysoverlap.replay.model import Model, build_model
 from nsysoverlap.replay.predict import Prediction, predict
+from nsysoverlap.replay.prepared import Model, build_model
 from nsysoverlap.replay.scenario import Link, Scenario
 from nsysoverlap.run.analysis import Options, trace_cases
 from nsysoverlap.steps.plan import StepSpec

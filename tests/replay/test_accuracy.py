@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.replay.model import Model, build_model
+from nsysoverlap.replay.prepared import Model, build_model
 from nsysoverlap.run.analysis import Options, trace_cases
 from nsysoverlap.steps.plan import StepSpec
 from nsysoverlap.trace.load import read_trace

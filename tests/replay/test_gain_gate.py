@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import nsysoverlap as no
 from nsysoverlap.cli import main
-from nsysoverlap.judge.gains import judge_gain
+from nsysoverlap.judge.gain_limit import judge_gain
 from nsysoverlap.judge.verdicts import Status
 from nsysoverlap.result.model import OverlapReport, ReplayReport
 

@@ -24,16 +24,16 @@ from ..replay.answer import (
 )
 from ..replay.bound import copies_per_layer, order_bounds
 from ..replay.engine import CycleError
-from ..replay.model import Model, build_model
 from ..replay.path import critical_path
 from ..replay.predict import Prediction, predict
+from ..replay.prepared import Model, build_model
 from ..replay.questions import Question, scenarios, sweep_factors
 from ..replay.scenario import Link, Scenario
 from ..roles.clock import DEFAULT_LAW, ClockLaw
 from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
+from ..trace.contents import Trace, short_name
 from ..trace.load import read_trace
-from ..trace.model import Trace, short_name
 from .analysis import Options, TraceCases, errors_of, trace_cases
 
 DEFAULT = Question(link=("2x",))

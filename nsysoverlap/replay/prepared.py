@@ -23,8 +23,8 @@ from ..trace.schema import ASYNC_COPY_API, KERNEL_LAUNCH_API
 from .calibrate import Calibrated, calibrate
 from .engine import CycleError, Replayed
 from .graph import build_graph
-from .operations import UNKNOWN, WORK, Operations, Segment, operations, segment
 from .outcome import Borders, Outcome, find_borders, outcome
+from .replayed import UNKNOWN, WORK, Operations, Segment, operations, segment
 
 MOST_ERROR = 0.02
 """With a larger error of the unmodified replay nothing is predicted."""

@@ -79,7 +79,7 @@ def _role(rule: Rule | CopyRule) -> str:
 
 def _shown(rule: Rule) -> str:
     """A name the rule takes; the pattern of a user's rule, which has no examples."""
-    from ..trace.model import qualified_name
+    from ..trace.contents import qualified_name
 
     if rule.examples:
         return f"Example: {qualified_name(rule.examples[0])}"
@@ -100,7 +100,7 @@ def _explanation_block(rules: RuleSet, explanation: Explanation) -> Block:
 def _names_block(names: list[TopName]) -> Block:
     from ..core.formatting import format_ns
     from ..show.blocks import Paragraph, Table
-    from ..trace.model import qualified_name
+    from ..trace.contents import qualified_name
 
     if not names:
         return Paragraph("The trace holds no kernels.")

@@ -57,7 +57,7 @@ def to_parquet(columns: Columns) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ..run.transfers import TransferRow
+    from ..run.transfer_table import TransferRow
 
     types = {str: pa.string(), float: pa.float64(), bool: pa.bool_(), int: pa.int64()}
     schema = pa.schema([(key.name, types[plain_type(key.hint)]) for key in keys_of(TransferRow)])

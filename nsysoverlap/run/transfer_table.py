@@ -12,8 +12,8 @@ from ..core.json_model import Count, End, OneOf
 from ..measure.hiders import top_hiding_kernel
 from ..measure.lanes import Transfers, device_lanes
 from ..roles.rules import Classified, Role, classify
+from ..trace.contents import Trace, short_name
 from ..trace.cupti import MEMORY_KINDS, MemoryKind
-from ..trace.model import Trace, short_name
 from .analysis import Options
 
 DIRECTION_NAMES = {
