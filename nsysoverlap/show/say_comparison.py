@@ -65,6 +65,8 @@ def headline(result: Comparison) -> str:
             f"Step time: {format_value(step.a, step.unit)} in A, "
             f"{format_value(step.b, step.unit)} in B ({change})."
         )
+    if result.accepted:
+        parts.append(f"{', '.join(result.accepted)} ACCEPTED.")
     return " ".join(parts)
 
 
