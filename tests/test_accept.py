@@ -38,7 +38,7 @@ def test_a_code_that_stops_a_gate_can_be_accepted(lossy: Path) -> None:
     result = run("gate", lossy, "--min-hidden", 50, "--accept", "copies-lost")
     assert result.exit_code == PASS
     assert result.stdout.startswith("Passed: 1 limit met, with copies-lost ACCEPTED.")
-    said = "Warning: ACCEPTED by --accept copies-lost: 1 of 10 asynchronous copies"
+    said = "Warning: ACCEPTED by --accept copies-lost: 1 of 10 copies"
     assert said in result.stdout.replace("\n", " "), result.stdout
 
 

@@ -75,7 +75,7 @@ def test_one_copy_is_too_many(judge: Judge) -> None:
     entry = found["copies-lost"]
     assert (entry.severity, entry.count) == ("error", 1)
     # The first of ten was launched before the first row.
-    assert entry.message.startswith("1 of 9 asynchronous copies has no GPU row")
+    assert entry.message.startswith("1 of 9 copies has no GPU row")
 
 
 @pytest.mark.parametrize(("took_ns", "missed"), [(999, set()), (1_000, {"copies-lost"})])
@@ -85,6 +85,17 @@ def test_a_copy_with_nothing_to_copy_is_not_missed(
     builder = steady()
     builder.api("cudaMemcpyAsync_v3020", 500 * US, 500 * US + took_ns, 999)
     assert lost(judge(builder)) == missed
+
+
+@pytest.mark.parametrize("api", ["cudaMemcpy_v3020", "cuMemcpyDtoH_v2", "cudaMemcpy2D_v3020"])
+def test_a_copy_that_blocks_is_missed_too(judge: Judge, api: str) -> None:
+    builder = steady(copies=0)
+    builder.copy(502 * US, 507 * US, "d2h", stream=20, correlation=999, api=None)
+    builder.api(api, 500 * US, 508 * US, 999)
+    assert lost(judge(builder)) == set()
+    found = judge(builder, f"DELETE FROM {MEMCPY}")
+    assert lost(found) == {"copies-lost"}
+    assert found["copies-lost"].message.startswith("1 of 1 copy has no GPU row")
 
 
 @pytest.mark.parametrize(("gone", "missed"), [(2, set()), (3, {"launches-lost"})])
@@ -108,9 +119,7 @@ def test_a_twentieth_may_follow_the_last_row(judge: Judge, gone: int, missed: se
     found = judge(steady(100, 0), f"DELETE FROM {KERNEL} WHERE rowid > {100 - gone}")
     assert lost(found) == missed
     if missed:
-        assert "The last 6 of 100 kernel launches and async copies (6.0 %)" in (
-            found["end-lost"].message
-        )
+        assert "The last 6 of 100 kernel launches and copies (6.0 %)" in (found["end-lost"].message)
 
 
 def test_a_late_start_is_a_warning(judge: Judge) -> None:

@@ -16,7 +16,7 @@ BLOCKING = {
     "graph-opaque": "CUDA graphs recorded as a whole take half of the busy time, or stand beside "
     "no recorded copy (else a warning)",
     "graph-launches-without-rows": "a launch of a CUDA graph left no row",
-    "copies-lost": "an asynchronous copy of 1 µs or more, between the first GPU row of its process "
+    "copies-lost": "a copy of 1 µs or more, asynchronous or not, between the first GPU row of its process "
     "and its last call with a row, has no row",
     "launches-lost": "more than 0.1 % of the kernel launches in that time have no row",
     "end-lost": "more than 5 % of all launches and copies follow the last one with a row",
