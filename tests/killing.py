@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TypeVar
@@ -24,10 +25,12 @@ import pytest
 from .linetrace import LineTrace
 from .mutants import MODULES, ROOT, Mutant, note
 
-MOST_SECONDS = 40.0
-"""Of tests for one mutant: the quickest that reach its line."""
+MOST_SECONDS = 12.0
+"""Of tests for one mutant: of those that reach its line such as killed others, then quick ones."""
 _MOST_BYTES = 8_000_000_000
 """Of addresses, for a changed number can ask for any amount."""
+_MOST_CPU_SECONDS = 20
+"""For what never ends: the tests themselves take less."""
 _T = TypeVar("_T")
 Reached = dict[str, tuple[float, set[tuple[str, int]]]]
 """Test -> seconds and the lines it runs."""
@@ -41,11 +44,13 @@ class Killing:
         self._log = log
         self._workers = workers
         self._items: dict[str, pytest.Item] = {}
-        self._failed = False
+        self._failed: str | None = None
+        self._kills = Counter[str]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One test that fails is enough."""
-        self._failed |= report.failed
+        if report.failed:
+            self._failed = report.nodeid
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -53,13 +58,18 @@ class Killing:
         self._items = {item.nodeid: item for item in session.items}
         reached = self._reached()
         functions = [f for f in gc.get_objects() if isinstance(f, FunctionType)]
+        # Forks share what is here, as long as nothing counts references anew.
+        gc.freeze()
         jobs = []
         for mutant in self._mutants:
-            tests = chosen(mutant, reached)
-            jobs.append((mutant, lambda m=mutant, t=tests: self._try(m, t, functions)))
+            jobs.append((mutant, lambda m=mutant: self._try(m, reached, functions)))
         n = n_died = 0
-        for mutant, status in forked(jobs, self._workers, 4 * MOST_SECONDS):
+        for mutant, status in forked(jobs, self._workers, 600):
             note(self._log, mutant, status != 0)
+            killer = self._killer(mutant)
+            if killer.exists():
+                self._kills[killer.read_text()] += 1
+                killer.unlink()
             n, n_died = n + 1, n_died + (status != 0)
             print(f"{n_died} of {n} died" if status else mutant.shown(), flush=True)
         return True
@@ -99,22 +109,31 @@ class Killing:
             if self._failed and not to_the_end:
                 return
 
-    def _try(self, mutant: Mutant, tests: Sequence[str], functions: Sequence[FunctionType]) -> int:
+    def _killer(self, mutant: Mutant) -> Path:
+        """Where a process leaves the name of the test that noticed."""
+        place = mutant.module.replace("/", "-")
+        return self._log.with_name(f"{place}-{mutant.operator[5:]}-{mutant.occurrence}")
+
+    def _try(self, mutant: Mutant, reached: Reached, functions: Sequence[FunctionType]) -> int:
         """1 where a test notices, else 0."""
+        tests = chosen(mutant, reached, self._kills)
         if not tests:
             return 0
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_SECONDS, _MOST_CPU_SECONDS))
         changed = _changed(mutant, functions)
         if not changed:
             return _from_nothing(mutant, tests)
         for function, code in changed:
             function.__code__ = code
         self._run([self._items[test] for test in tests])
-        return int(self._failed)
+        if self._failed:
+            self._killer(mutant).write_text(self._failed)
+        return int(self._failed is not None)
 
 
-def chosen(mutant: Mutant, reached: Reached) -> list[str]:
-    """Tests that reach the line, quickest first, of some time together.
+def chosen(mutant: Mutant, reached: Reached, kills: Mapping[str, int]) -> list[str]:
+    """Tests that reach the line, those that killed most and the quickest first, of some time.
 
     A line that no test reaches is run when its module is loaded, if ever: then it is all tests that
     reach the module.
@@ -125,11 +144,10 @@ def chosen(mutant: Mutant, reached: Reached) -> list[str]:
         reaching = ((s, t, {m for m, _ in lines}) for t, (s, lines) in reached.items())
         here = [(s, t) for s, t, modules in reaching if mutant.module in modules]
     tests, seconds = [], 0.0
-    for took, test in sorted(here):
-        seconds += took
-        if seconds > MOST_SECONDS:
-            break
-        tests.append(test)
+    for took, test in sorted(here, key=lambda each: (-kills.get(each[1], 0), *each)):
+        if seconds + took <= MOST_SECONDS or not tests:
+            tests.append(test)
+            seconds += took
     return tests
 
 

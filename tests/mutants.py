@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import hashlib
 import json
 import random
 import sys
@@ -42,7 +43,8 @@ TESTS = (
     *("intervals", "overlap", "brute", "bounds", "operations", "rules", "classify", "config"),
     *("steps", "step_guess", "step_markers", "labels", "launches", "mean_or_median"),
     *("gate", "accept", "baseline", "losses", "health", "facts", "rank_checks", "trust"),
-    *("pages", "bulk", "drawn_schemas", "reader", "reader_values", "reader_odd_files"),
+    *("transfers", "window", "streams", "gate_cli", "ranks", "exposure", "effective", "relief"),
+    *("lookups", "pages", "bulk", "drawn_schemas", "reader", "reader_values", "reader_odd_files"),
 )
 """Those of the files of tests that are quick and run in this process."""
 SEED = 20_261_201
@@ -105,10 +107,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    every = sorted(mutant for module in MODULES for mutant in mutants(module))
-    shuffled = random.Random(arguments.seed).sample(every, len(every))
-    chosen = list(islice((m for m in shuffled if m.runs), arguments.sample))
-    print(f"seed {arguments.seed}, {len(chosen)} mutants of {len(every)}", flush=True)
+    chosen = _sample(arguments.folder / "chosen.json", arguments.seed, arguments.sample)
+    print(f"seed {arguments.seed}, {len(chosen)} mutants", flush=True)
     log = arguments.folder / "results.jsonl"
     known = results(log)
     todo = [m for m in chosen if known.get(m) is None or (arguments.again and not known[m])]
@@ -122,6 +122,22 @@ def main() -> int:
         pytest.main([*words, *files], plugins=[killing])
     _summary(chosen, results(log))
     return 0
+
+
+def _sample(kept: Path, seed: int, n: int) -> list[Mutant]:
+    """So many changes of all; kept, for telling which are Python takes a minute."""
+    digest = hashlib.sha256(f"{seed} {n}".encode())
+    for module in MODULES:
+        digest.update((ROOT / "nsysoverlap" / module).read_bytes())
+    key = digest.hexdigest()
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    if known.get("key") == key:
+        return [Mutant(*row) for row in known["mutants"]]
+    every = sorted(mutant for module in MODULES for mutant in mutants(module))
+    shuffled = random.Random(seed).sample(every, len(every))
+    found = list(islice((m for m in shuffled if m.runs), n))
+    kept.write_text(json.dumps({"key": key, "mutants": [astuple(m) for m in found]}))
+    return found
 
 
 def results(log: Path) -> dict[Mutant, bool]:
