@@ -183,6 +183,14 @@ WHAT: dict[str, tuple[Remedy, ...]] = {
     ),
     "offloaded-again": (
         Remedy(
+            "PyTorch",
+            "Keep a cache on the device, quantized or with a sliding window, or send only the new "
+            "positions. Weights did not change: diffusers' enable_group_offload(use_stream=True) "
+            "and accelerate keep the host's copy and send nothing back.",
+            when=facts("unchanged"),
+            cost="device memory for the cache",
+        ),
+        Remedy(
             "SGLang",
             "Incremental offload of the decode server sends only new pages.",
             since="SGLang of October 2025",
