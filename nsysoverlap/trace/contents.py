@@ -19,6 +19,7 @@ from ..core.formatting import number_of
 from ..core.late import late
 from ..core.records import dataclass
 from .host import HostSide
+from .manifest import Manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +164,7 @@ class TraceInfo:
     tables: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[TargetGpu, ...] = ()
     derived_by_third_party: bool = False
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True)
