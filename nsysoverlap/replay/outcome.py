@@ -6,7 +6,6 @@ Times of operations, replayed or traced, are measured by the same code as a repo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.lanes import Lanes, Transfers
 from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief
@@ -24,7 +24,7 @@ from .replayed import TRANSFERS, Operations, OpKind, Segment
 DIRECTIONS = ("h2d", "d2h", "both")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Timed:
     """Operations and when they ran; those that are not `kept` are no transfers.
 
@@ -73,7 +73,7 @@ class Timed:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DeviceOutcome:
     """The steps of one device for one process; what they come to is measured when it is asked for.
 
