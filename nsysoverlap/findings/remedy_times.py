@@ -204,6 +204,18 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
     ),
     "gpu-idle-beside-offload": (
         Remedy(
+            "PyTorch",
+            "Allocate host buffers once with pin_memory=True and reuse them; no .pin_memory() and "
+            "no torch.cuda.empty_cache() between the copies.",
+            when=facts("allocates"),
+        ),
+        Remedy(
+            "",
+            "Allocate and pin memory once, before the work, and reuse it (cudaHostAlloc, "
+            "cudaMalloc); cudaFree and cudaFreeHost also wait for the GPU.",
+            when=facts("allocates"),
+        ),
+        Remedy(
             "DeepSpeed",
             '"super_offload": true on Grace (ZeRO-3), or "zenflow" with "overlap_step": true; or '
             '"ratio" below 1.0 in offload_optimizer, so that a part of the update runs on the GPU.',

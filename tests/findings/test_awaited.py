@@ -131,6 +131,20 @@ def test_the_gpu_idles_while_the_cpu_works(tmp_path: Path) -> None:
     assert row.text == "14.0 ms without any GPU work, after 19.1 MiB D2H"
 
 
+@pytest.mark.parametrize(("until", "allocates"), [(13, True), (12, False)])
+def test_memory_that_is_allocated_meanwhile_is_no_work(
+    tmp_path: Path, until: int, allocates: bool
+) -> None:
+    """The GPU idles from 6 to 20 ms: at least half of that in cudaHostAlloc, or less."""
+    builder = draw(IDLE, unit_ns=MS)
+    builder.api("cudaHostAlloc_v3020", 6 * MS, until * MS)
+    finding = only(drawn(tmp_path, builder), "gpu-idle-beside-offload")
+    assert finding.cost_ns == 14 * MS
+    assert finding.title.endswith(", while memory is allocated") == allocates
+    assert ("allocate, pin or free" in finding.detail) == allocates
+    assert finding.remedy.startswith("Allocate and pin memory once" if allocates else "Shorten")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
