@@ -40,7 +40,7 @@ def gpu_idle_beside_offload(ctx: Context) -> Iterator[Found]:
 
     **Silent** for less than 0.1 % of the time.
     """
-    idle = [_idle_beside(case) for case in ctx.cases]
+    idle = [idle_beside(case) for case in ctx.cases]
     held = [_mostly_allocates(case, part) for case, part in zip(ctx.cases, idle, strict=True)]
     works = [part.subtract(own) for part, own in zip(idle, held, strict=True)]
     yield from _idle(ctx, works, allocates=False)
@@ -86,7 +86,7 @@ def _idle(ctx: Context, idle: list[IntervalSet], *, allocates: bool) -> Iterator
 FINDERS: tuple[Finder, ...] = (gpu_idle_beside_offload,)
 
 
-def _idle_beside(case: DeviceCase) -> IntervalSet:
+def idle_beside(case: DeviceCase) -> IntervalSet:
     """Measured stretches without GPU work between a D2H and an H2D that belong together."""
     lanes, rows = case.lanes, case.offloading
     busy = lanes.active.union(lanes.other).union(lanes.unified).union(lanes.opaque)

@@ -14,7 +14,7 @@ from ..roles.links import C2C, is_integrated
 from ..roles.rules import Role
 from ..trace.cupti import PREFETCH
 from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
-from .facts import copies, exposed_text, pageable, size_text
+from .facts import copies, exposed_text, pageable, size_text, without_version
 
 LEAST_BYTES = 1 << 20
 """A smaller copy says more about latency than about memory."""
@@ -188,7 +188,7 @@ def _host_time(picked: Rows) -> str:
         calls = np.unique(case.launches.of(trace.copies, case.rows.row[mask]))
         calls = calls[calls >= 0]
         held_ns += int((trace.host.calls.end_ns - trace.host.calls.start_ns)[calls].sum())
-        names |= {trace.host.api_names[i] for i in trace.host.calls.name[calls]}
+        names |= {without_version(trace.host.api_names[i]) for i in trace.host.calls.name[calls]}
     if not names:
         return ""
     return (

@@ -14,6 +14,7 @@ Where a fact is asked for, it is one of:
 - `c2c`, GPU and CPU are joined by NVLink-C2C
 - `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
 - `allocates`, the host is mostly in calls that allocate, pin or free memory
+- `works`, the CPU works between the copies while the GPU idles (an optimizer)
 - `unchanged`, what goes out is what had come in
 - `small`, the finding costs less than the flag behind it is known to win elsewhere
 """

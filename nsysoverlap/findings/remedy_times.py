@@ -123,6 +123,18 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
     ),
     "d2h-tail": (
         Remedy(
+            "FSDP2",
+            "These are the last gradients, which the optimizer on the CPU waits for: a part of the "
+            "price of CPUOffloadPolicy.",
+            when=facts("works"),
+        ),
+        Remedy(
+            "",
+            "The CPU works on what these copies bring: send it in parts, so that it starts on the "
+            "first while the last is under way, and let those made first leave first.",
+            when=facts("works"),
+        ),
+        Remedy(
             "JAX",
             "Issue these copies earlier, right behind the kernel that made the data, or let the "
             "next step's work start before they are done: no jax.block_until_ready and no "

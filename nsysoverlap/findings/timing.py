@@ -26,6 +26,7 @@ from .facts import (
     spans,
     waits_on_host,
 )
+from .idle import idle_beside
 from .waits import SOON_NS, Waits, kernel_text, waited_rows, waits_of
 
 UNLIMITED = 2**61
@@ -157,7 +158,7 @@ def d2h_tail(ctx: Context) -> Iterator[Found]:
     yield cost.found(
         title=(f"{copies(late.n, 'D2H')} after the last work {where}, with nothing to hide behind"),
         detail=" ".join(filter(None, (_tail_share(ctx, lost), ops_detail(late)))),
-        remedy=ctx.remedy("d2h-tail"),
+        remedy=ctx.remedy("d2h-tail", works=any(len(idle_beside(case)) for case in ctx.cases)),
         evidence=late.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)}, the last {format_ns(ns)} after all work {where}"

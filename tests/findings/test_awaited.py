@@ -131,6 +131,16 @@ def test_the_gpu_idles_while_the_cpu_works(tmp_path: Path) -> None:
     assert row.text == "14.0 ms without any GPU work, after 19.1 MiB D2H"
 
 
+@pytest.mark.parametrize(("comes_back", "remedy"), [(True, "The CPU works on"), (False, "Issue")])
+def test_the_tail_that_the_cpu_waits_for(tmp_path: Path, comes_back: bool, remedy: str) -> None:
+    """The last D2H of a step runs on after its compute; the CPU works on what it brought."""
+    tail = IDLE.replace("####....................###", "####.......................")
+    if not comes_back:
+        tail = tail.replace("....................####...", "...........................")
+    finding = only(drawn(tmp_path, tail), "d2h-tail")
+    assert finding.remedy.startswith(remedy)
+
+
 @pytest.mark.parametrize(("until", "allocates"), [(13, True), (12, False)])
 def test_memory_that_is_allocated_meanwhile_is_no_work(
     tmp_path: Path, until: int, allocates: bool
