@@ -87,10 +87,11 @@ def one_time_transfers(ctx: Context) -> Iterator[Found]:
             return
     if not moved.n:
         return
+    busiest = f" on the busiest of {len(ctx.cases)} devices" if len(ctx.cases) > 1 else ""
     yield Cost(0, NOTE).found(
         title="All transfers lie before the first kernel or after the last: one-time loading",
         detail=f"{copies(moved.n)}, {format_bytes(moved.n_bytes)} in all, "
-        f"{format_ns(max(moved.wall))}. Nothing of that is in the way of compute."
+        f"{format_ns(max(moved.wall))}{busiest}. Nothing of that is in the way of compute."
         f"{_from_pageable(ctx)}",
         remedy=ctx.remedy("one-time-transfers"),
         evidence=moved.by_length.examples(lambda i, row, _: size_text(ctx, i, row)),

@@ -32,6 +32,13 @@ def test_a_copy_then_a_synchronisation_then_the_next_launch(tmp_path: Path) -> N
     assert row.text == "100 B H2D, cudaStreamSynchronize held the host 5.0 ms for it"
 
 
+def test_without_kernels_there_is_nothing_to_launch(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.run("h2d", 20, 20, 3 * MS, 9 * MS, api="cudaMemcpyAsync_v3020")
+    scene.synchronise("Stream", 4 * MS, 9 * MS + 1_000, stream=20)
+    assert fired(drawn(tmp_path, scene.builder), "host-waits") == []
+
+
 def test_work_launched_before_the_wait_is_over_waits_for_no_host(tmp_path: Path) -> None:
     context = drawn(tmp_path, synchronised(after=5 * MS).builder)
     assert fired(context, "host-waits") == []
