@@ -147,7 +147,9 @@ def validate_command(arms: str, rounds: int, budget_s: float | None, **given: An
 def _alike(config: Config, name: str) -> bool:
     """Whether an arm keeps its training state as `keep` does, so that both can take turns."""
     arm = find_arm(config, name)
-    return not (arm.scan or arm.optimizer_on_host or arm.parameters_on_host or arm.feed)
+    other = arm.optimizer_on_host or arm.parameters_on_host or arm.feed
+    # The rounds run one program at a time, so a companion would be missing from them.
+    return not (arm.scan or other or arm.beside)
 
 
 def say(text: str) -> None:
