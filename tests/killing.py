@@ -143,7 +143,8 @@ def chosen(mutant: Mutant, reached: Reached, kills: Mapping[str, int]) -> list[s
     if not here:
         reaching = ((s, t, {m for m, _ in lines}) for t, (s, lines) in reached.items())
         here = [(s, t) for s, t, modules in reaching if mutant.module in modules]
-    tests, seconds = [], 0.0
+    tests: list[str] = []
+    seconds = 0.0
     for took, test in sorted(here, key=lambda each: (-kills.get(each[1], 0), *each)):
         if seconds + took <= MOST_SECONDS or not tests:
             tests.append(test)
