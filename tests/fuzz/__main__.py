@@ -1,8 +1,8 @@
 """Run the fuzzer for a while: `python -m tests.fuzz --seconds 600`.
 
-Guided by coverage where atheris is installed (it is made for x86-64 alone), at random otherwise; the
-seed is printed.
-A failure is written to `--folder` as the bytes that caused it, and `--replay FILE` runs it again.
+Guided by coverage where atheris is installed (it is made for x86-64), at random otherwise, from a
+seed that is printed. A failure is written to `--folder` as the bytes that caused it, and
+`--replay FILE` runs it again.
 """
 
 from __future__ import annotations
