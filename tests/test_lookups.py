@@ -41,6 +41,20 @@ def test_integers_of_any_length(seed: int) -> None:
     assert after.tolist() == [*at[1:], len(margin) + len(written)]
 
 
+@pytest.mark.parametrize("first", range(1, 9))
+@pytest.mark.parametrize("second", range(1, 9))
+def test_integers_apart_with_nothing_between(first: int, second: int) -> None:
+    """The least of each length: all their bits but one are those that say how long they are."""
+    values = [1 << 7 * (length - 1) for length in (first, second)]
+    buffer = np.zeros(80, np.uint8)
+    for at, value in zip((16, 40), values, strict=True):
+        written = varint(value)
+        buffer[at : at + len(written)] = np.frombuffer(written, np.uint8)
+    found, after = pages._varint(buffer, np.array([16, 40]))
+    assert found.tolist() == values
+    assert after.tolist() == [16 + first, 40 + second]
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_integers_of_nine_bytes_are_left_to_sqlite(n: int) -> None:
     buffer = np.full(200, 0xFF, np.uint8)
