@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from nsysoverlap import analyze
-from nsysoverlap.core.errors import UsageError
+from nsysoverlap.core.errors import ConfigError, UsageError
 from nsysoverlap.core.intervals import IntervalSet, merge_groups
 from nsysoverlap.core.window import Window
 from nsysoverlap.judge.baseline import Baseline
 from nsysoverlap.judge.evaluate import judge
-from nsysoverlap.judge.thresholds import Thresholds, build_thresholds
+from nsysoverlap.judge.thresholds import Thresholds, build_thresholds, load_gate_table
 from nsysoverlap.result.model import HealthEntry, OverlapReport
 from nsysoverlap.result.provenance import TraceReport
 from nsysoverlap.roles.rules import classify
@@ -29,6 +29,7 @@ from nsysoverlap.trace.contents import ProcessLaunches
 from nsysoverlap.trace.load import read_trace
 
 from .gatekit import step_trace
+from .readerkit import execute
 from .sample_reports import plain
 from .stepreports import report_of_steps
 from .tracebuilder import TraceBuilder
@@ -326,3 +327,43 @@ def test_one_lost_launch_has_no_row(tmp_path: Path) -> None:
     (lost,) = [entry for entry in health if entry.code == "head-lost"]
     said = "The first 1 of 10 kernel launches and copies (10.0 %) has no GPU row"
     assert lost.message.startswith(said)
+
+
+def test_launches_of_three_processes_add_up(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for pid in (1000, 1001, 1002):
+        builder.api("cudaLaunchKernel_v7000", 10_000, 11_000, 1, pid=pid)
+        builder.kernel(20_000, 30_000, correlation=1, api=None, pid=pid, stream=pid)
+        builder.api("cudaLaunchKernel_v7000", 40_000, 41_000, 2, pid=pid)
+    facts = read_trace(builder.write(tmp_path / "t.sqlite")).facts.launches
+    assert (facts.n_launches, facts.n_launches_without_row) == (6, 3)
+    assert [(own.pid, own.tail_missing) for own in facts.processes] == [
+        (1000, 1),
+        (1001, 1),
+        (1002, 1),
+    ]
+
+
+@pytest.mark.parametrize("written", ["[1]", "1", '["both.n >= 1", 2]', "{}"])
+def test_requirements_of_a_file_are_a_list_of_texts(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "gate.toml"
+    path.write_text(f"[gate]\nrequire = {written}\n")
+    with pytest.raises(ConfigError, match="must be a list of texts"):
+        load_gate_table(path)
+    path.write_text('[gate]\nrequire = ["both.n >= 1"]\n')
+    assert load_gate_table(path)["require"] == ["both.n >= 1"]
+
+
+def test_ranges_without_a_text_mark_no_step(ten_steps: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(ten_steps.read_bytes())
+    rows = "SELECT * FROM NVTX_EVENTS WHERE rowid = (SELECT max(rowid) FROM NVTX_EVENTS)"
+    execute(
+        path,
+        f"CREATE TABLE n AS {rows}",
+        "UPDATE n SET text = NULL, textId = NULL, start = start + 1000",
+        "INSERT INTO NVTX_EVENTS SELECT * FROM n",
+        "DROP TABLE n",
+    )
+    found, whole = (plan_steps(classify(read_trace(p)), StepSpec()) for p in (path, ten_steps))
+    assert found.windows == whole.windows
