@@ -266,9 +266,11 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
 
 @pytest.mark.parametrize("name", ["report", "gate", "compare", "history", "whatif"])
 def test_commands_offer_the_formats_of_their_results(name: str) -> None:
-    (option,) = [p for p in main.commands[name].params if p.name == "fmt"]
-    assert isinstance(option.type, click.Choice)
-    assert tuple(option.type.choices) == formats_of(name)
+    (option,) = [p for p in main.commands[name].params if p.name == "wanted"]
+    with click.Context(main.commands[name]) as context:
+        offered = option.type.shell_complete(context, option, "")
+    assert tuple(item.value for item in offered) == formats_of(name)
+    assert f"Output format: {formats_of(name)[0]}, {formats_of(name)[1]}" in (option.help or "")
     assert {"text", "json", "markdown", "html"} <= set(formats_of(name)) <= set(FORMATS)
 
 

@@ -12,7 +12,6 @@ import click
 
 from ..core.errors import NsysOverlapError, UsageError
 from ..core.output import check_target
-from .exits import Failure, one_line
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class Given:
             except NsysOverlapError as error:
                 errors.append(error)
         if not found:
-            raise Failure(one_line(errors[0]))
+            raise errors[0]
         kept, again = distinct(found)
         for path in again:
             say(f"Given twice, counted once: {path.name}")
