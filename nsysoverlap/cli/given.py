@@ -119,18 +119,11 @@ class Given:
     @cached_property
     def files(self) -> tuple[list[Path], list[NsysOverlapError]]:
         """The files that the arguments stand for, and what is wrong with the other arguments."""
-        from ..run.many import distinct, find_traces
+        from ..run.sources import files_of
 
-        found: list[list[Path]] = []
-        errors: list[NsysOverlapError] = []
-        for trace in self.traces:
-            try:
-                found.append(find_traces([trace]))
-            except NsysOverlapError as error:
-                errors.append(error)
-        if not found:
+        kept, again, errors = files_of(self.traces)
+        if not kept:
             raise errors[0]
-        kept, again = distinct(found)
         for path in again:
             say(f"Given twice, counted once: {path.name}")
         return kept, errors

@@ -16,7 +16,7 @@ from ..core.limits import Unit
 from ..trace.contents import Copies, Kernels, Trace
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from .columns import Column, Place, at, lifted
-from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport
+from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport, TableName
 from .quantities import OVERLAP, RELIEF
 from .tables import DEVICE, FINDING, HEALTH, KERNEL, OPERATION, STEP, STREAM, own, words
 
@@ -179,7 +179,7 @@ FRAMES: Mapping[str, Frame] = {
 }  # fmt: skip
 
 
-def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:
+def report_frame(report: OverlapReport, table: TableName = "devices") -> pd.DataFrame:
     """One table of a report as a DataFrame.
 
     The tables and their columns are those of `FRAMES`, which docs/dataframes.md lists: integers

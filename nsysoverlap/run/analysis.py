@@ -56,7 +56,7 @@ def analyze(
     rules: RuleSet | None = None,
     links: LinkOverride | None = None,
 ) -> OverlapReport:
-    """Measure one trace, given as a `Trace` or as the path of an SQLite export.
+    """Measure one trace, as `nsysoverlap.analyze` does of what else it takes.
 
     `steps` is auto, none, guess or a regular expression for the NVTX text that marks a step; the
     first `skip_steps` are left out. `window`, `(start_ns, end_ns)` with None for an open side,
@@ -65,7 +65,7 @@ def analyze(
     steps or a window that the trace does not have.
     """
     options = Options(
-        _as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
+        as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
     )
     if not isinstance(trace, Trace):
         trace = read_trace(trace)
@@ -82,7 +82,8 @@ class TraceCases:
     cases: tuple[DeviceCase, ...]
 
 
-def _as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+def as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+    """A window as Python users give it."""
     if window is None:
         return Window()
     return window if isinstance(window, Window) else Window(*window)
