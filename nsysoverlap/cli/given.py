@@ -82,6 +82,7 @@ class Given:
         from ..roles.links import parse_link_override
         from ..roles.rules import RuleSet
         from ..run.analysis import Options
+        from ..run.clock_fit import law_of
 
         check_accepted(self.accept)
         wanted, kernels = self.step_spec, self.transfer_kernels
@@ -98,7 +99,7 @@ class Given:
             links=links,
             config_name=settings.name if settings else None,
             steps=wanted,
-            clock=settings.clock if settings else None,
+            clock=law_of(settings.clock) if settings else None,
             accepted=tuple(sorted(set(self.accept))),
         )
 

@@ -13,6 +13,7 @@ Where a fact is asked for, it is one of:
 - `pinned-no-faster`, the pinned copies of the trace are no faster than the pageable ones
 - `c2c`, GPU and CPU are joined by NVLink-C2C
 - `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
+- `unchanged`, what goes out is what had come in
 - `small`, the finding costs less than the flag behind it is known to win elsewhere
 """
 

@@ -18,6 +18,7 @@ from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array,
 from ..core.formatting import number_of
 from ..core.late import late
 from .host import HostSide
+from .manifest import Manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +163,7 @@ class TraceInfo:
     tables: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[TargetGpu, ...] = ()
     derived_by_third_party: bool = False
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True)
