@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import Context, Finder, Found

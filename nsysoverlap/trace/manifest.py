@@ -9,9 +9,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ..core.records import dataclass
 
 FORMAT = "nsysoverlap.capture"
 MOST_BYTES = 16 << 20
