@@ -70,6 +70,7 @@ _LATE_HOMES = {
     "report_frame": "result.frames",
     "result_html": "show.notebook",
     "trace_html": "show.notebook",
+    "transfers_frame": "run.transfer_table",
 }
 """What methods ask `core.late` for."""
 

@@ -52,5 +52,9 @@ def test_each_column_of_the_activities_is_listed_with_its_dtype() -> None:
     assert listed("activities") == dtypes(read_trace(h200("micro_duplex")).activities)
 
 
+def test_each_column_of_the_transfers_is_listed_with_its_dtype() -> None:
+    assert listed("transfers") == dtypes(read_trace(h200("micro_duplex")).transfers())
+
+
 def test_the_page_has_a_section_for_each_table() -> None:
-    assert tuple(SECTIONS) == (*TABLES, "activities")
+    assert tuple(SECTIONS) == (*TABLES, "activities", "transfers")

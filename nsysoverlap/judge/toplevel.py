@@ -40,6 +40,7 @@ def gate(
     min_relief: Limit | None = None,
     max_exposed_ms: Limit | None = None,
     max_gain_ms: Limit | None = None,
+    max_peak_gib: Limit | None = None,
     max_drop: Limit | None = None,
     max_exposed_growth: Limit | None = None,
     confidence: Limit | None = None,

@@ -306,6 +306,15 @@ class Trace:
         frame: pd.DataFrame = late("activities_frame")(self)
         return frame
 
+    def transfers(self, steps: str = "auto") -> pd.DataFrame:
+        """Every transfer with what it hid behind, what issued it and what waited for it.
+
+        The rows and columns of `nsysoverlap transfers` (see docs/dataframes.md); `steps` is as in
+        `nsysoverlap.analyze`.
+        """
+        frame: pd.DataFrame = late("transfers_frame")(self, steps)
+        return frame
+
     def _repr_html_(self) -> str:
         return str(late("trace_html")(self))
 
