@@ -19,7 +19,7 @@ HOST_PAUSE = "the host, between calls"
 
 
 def issued(case: DeviceCase, picked: Int64Array) -> dict[str, list[Any]]:
-    """Columns of some of the device's transfers, given as places in `Lanes.transfers`.
+    """Columns of shape (n,) of some transfers, given as places (n,) in `Lanes.transfers`.
 
     step, operation, scope, queued_ns, blocking_ns, host_blocking_ns and waiter, None where it is
     not known; of unified memory the step alone.

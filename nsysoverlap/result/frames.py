@@ -205,6 +205,18 @@ def report_frame(report: OverlapReport, table: TableName = "devices") -> pd.Data
     )
 
 
+def typed_frame(columns: Mapping[str, list[Any]], types: Mapping[str, Any]) -> pd.DataFrame:
+    """Lists by name as a DataFrame: Int64, Float64, boolean or string by the type of each."""
+    import pandas as pd
+
+    known: dict[Any, Any] = {int: "Int64", float: "Float64", bool: "boolean"}
+    made = {
+        name: pd.array(values, dtype=known.get(types[name], pd.StringDtype("python")))
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(made)
+
+
 def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Fraction) else value
 

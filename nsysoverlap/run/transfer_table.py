@@ -16,6 +16,7 @@ from ..measure.case import DeviceCase
 from ..measure.hiders import top_hiding_kernel
 from ..measure.issued import issued
 from ..measure.lanes import Transfers
+from ..result.frames import typed_frame
 from ..roles.frameworks import UNKNOWN, detect
 from ..roles.rules import Role
 from ..steps.plan import StepSpec
@@ -110,18 +111,8 @@ def transfer_rows(trace: Trace, options: Options | None = None) -> dict[str, lis
 
 def transfers_frame(trace: Trace, steps: str = "auto") -> pd.DataFrame:
     """The rows of `transfer_rows` as a DataFrame: Int64, Float64, boolean and string columns."""
-    import pandas as pd
-
-    types: dict[Any, Any] = {int: "Int64", float: "Float64", bool: "boolean"}
     columns = transfer_rows(trace, Options(steps=StepSpec(steps)))
-    # Arrow refuses names that are not valid Unicode.
-    dtype = {
-        key.name: types.get(plain_type(key.hint), pd.StringDtype("python"))
-        for key in keys_of(TransferRow)
-    }
-    return pd.DataFrame(
-        {name: pd.array(values, dtype=dtype[name]) for name, values in columns.items()}
-    )
+    return typed_frame(columns, {key.name: plain_type(key.hint) for key in keys_of(TransferRow)})
 
 
 def joined(parts: Sequence[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
