@@ -18,7 +18,8 @@ from nsysoverlap.core.interrupts import interrupt_behind, interrupts_raised
 from nsysoverlap.core.output import write_atomically
 
 from .arms import find_arm, select_arms
-from .cli_checks import maxtext, preflight
+from .cli_checks import preflight
+from .cli_maxtext import maxtext
 from .cli_options import Seconds, plan_from, with_run_options
 from .cli_tune import tune_command, validate_command
 from .config import Config

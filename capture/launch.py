@@ -125,7 +125,7 @@ def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s:
         return Outcome("timeout", f"not done after {timeout_s:.0f} s")
     text = log.read_text(encoding="utf-8", errors="replace")
     if not manifest.is_file():
-        return Outcome("failed", f"status {code}: {_last_error(text)}")
+        return Outcome("failed", f"status {code}: {last_error(text)}")
     values = read_json(manifest)
     if values["status"] != "ok":
         return Outcome(values["status"], values.get("reason", ""))
@@ -135,7 +135,8 @@ def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s:
     return Outcome("ok", "", trace)
 
 
-def _last_error(log: str) -> str:
+def last_error(log: str) -> str:
+    """The line of a log that most likely says why it ends."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"Error|error:|FAILED|^F\d{4}|INTERNAL", line)]
     return ((errors or lines or ["no output"])[-1])[:300]
