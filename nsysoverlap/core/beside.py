@@ -53,7 +53,7 @@ class Beside(Generic[T]):
                 _do(work, self._made)
 
     def result(self) -> T:
-        """What `work` returned or raised; where the copy died, it is done here."""
+        """What `work` returned; where the copy died, it is done here. Raises what `work` raised."""
         _, status = os.waitpid(self._child, 0)
         self._child = 0
         if status:
