@@ -17,6 +17,7 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
+from ..measure.waiting import Pieces
 from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
 from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
@@ -169,7 +170,18 @@ def errors_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
 def _measure_devices(
     cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
 ) -> tuple[DeviceReport, ...]:
-    return tuple(each(lambda case: measure_device(case, links), cases, threads))
+    """The numbers of each device; what takes long to find out on the way stays with its case."""
+
+    def work(case: DeviceCase) -> tuple[DeviceReport, Pieces]:
+        return measure_device(case, links), case.pieces
+
+    for case in cases[:1] if threads > 1 else ():
+        # Now, or each process would find all of them.
+        _ = case.launches.stalls
+    measured = each(work, cases, threads)
+    for case, (_, pieces) in zip(cases, measured, strict=True):
+        case.keep(pieces)
+    return tuple(report for report, _ in measured)
 
 
 def _check_window(trace: Trace, options: Options) -> None:
