@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,6 @@ import click
 
 from ..core.errors import NsysOverlapError, UsageError
 from ..core.output import check_target
-from ..core.records import dataclass
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:

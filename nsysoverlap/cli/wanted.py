@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..core.errors import UsageError
-from ..core.records import dataclass
 from .formats import formats_of, render
 from .terminal import PIPED_WIDTH, emit_file, to_stdout
 

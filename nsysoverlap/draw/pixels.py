@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 
 COLUMNS = 1500
 """Columns over the width of a plot: a pixel each on a picture 2,000 pixels wide."""

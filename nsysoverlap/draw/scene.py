@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.formatting import format_bytes, format_ns
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.lanes import TRANSFER_ROLES
 from ..measure.relief import relief_curve

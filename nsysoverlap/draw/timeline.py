@@ -7,14 +7,13 @@ activities (`timeline_blocks`); how many, and for how much of the block somethin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.operations import transfer_labels
 from ..measure.overlap import split

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import short_kernel
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from .timeline import DeviceTimeline, Lane, Stretches, Timeline, device_timeline, picked
 

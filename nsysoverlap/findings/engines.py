@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from ..roles.rules import Role

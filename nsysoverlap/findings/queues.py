@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int32Array, Int64Array
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph, launch_of_transfers
 from ..trace.contents import Activities

@@ -22,7 +22,7 @@ Where a fact is asked for, it is one of:
 
 from __future__ import annotations
 
-from ..core.records import dataclass
+from dataclasses import dataclass
 
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 PIPELINED = "xla_gpu_enable_pipelined_host_offloading"

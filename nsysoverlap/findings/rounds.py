@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns
-from ..core.records import dataclass
 from ..result.numbers import OFFLOAD_BYTES
 from ..roles.rules import Role
 from .context import Context, Finder, Found

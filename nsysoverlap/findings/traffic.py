@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns, format_rate, format_share, number_of
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import NOTE, Context, Cost, Finder, Found

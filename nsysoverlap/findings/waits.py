@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, short_kernel
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from .context import Context, Rows

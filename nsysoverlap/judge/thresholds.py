@@ -20,13 +20,13 @@ import operator
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError, UsageError
 from ..core.limits import Unit, parse_limit, parse_percent
-from ..core.records import dataclass
 from ..result.metrics import METRICS, Metric, Scope, parse_metric
 
 _MINIMA = {

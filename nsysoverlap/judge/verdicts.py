@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
 from ..core.late import late
 from ..core.limits import Unit, as_named
-from ..core.records import dataclass
 from ..result.metrics import Metric, Scope
 
 WARNING, NOTE = "Warning: ", "Note: "

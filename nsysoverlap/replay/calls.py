@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.records import dataclass
 from ..steps.launches import Launches
 from ..steps.stalls import Stalls
 from ..trace.contents import Trace

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.formatting import format_share
-from ..core.records import dataclass
 from ..roles.clock import ClockLaw
 from ..roles.rules import Classified
 from ..steps.launches import Launches

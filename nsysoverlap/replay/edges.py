@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.records import dataclass
 
 Edge = tuple[int, int, int]
 """`(before, after, lag)`: `after` is not ready earlier than `lag` ns behind the end of `before`."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
-from ..core.records import dataclass
 from .arbitration import Arbitration
 from .calls import LONG_AGO_NS
 from .edges import Edges

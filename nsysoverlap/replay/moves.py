@@ -8,12 +8,11 @@ H2D is released by the end of its own D2H, and the kernels that wait for it stil
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.records import dataclass
 from .calls import LONG_AGO_NS
 from .edges import Edges
 from .graph import Graph

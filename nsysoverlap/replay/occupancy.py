@@ -8,11 +8,12 @@ That order is kept as an edge, for it is the only one that a trace can show.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Int64Array
-from ..core.records import dataclass
 from .replayed import COPIES, Operations, OpKind
 
 FloatArray = NDArray[np.float64]

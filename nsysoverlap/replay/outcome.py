@@ -6,6 +6,7 @@ Times of operations, replayed or traced, are measured by the same code as a repo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..measure.lanes import Lanes, Transfers
 from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief

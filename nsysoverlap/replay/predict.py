@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.records import dataclass
 from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
 from .outcome import Outcome
 from .prepared import Model

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import number_of
 from ..core.intervals import IntervalSet
-from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow

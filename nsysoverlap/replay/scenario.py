@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int64Array
 from ..core.errors import UsageError
 from ..core.formatting import number_of
-from ..core.records import dataclass
 from .calibrate import Calibrated
 from .engine import prepare
 from .moves import Matching, move_copies

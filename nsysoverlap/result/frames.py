@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
-from ..core.records import dataclass
 from ..trace.contents import Copies, Kernels, Trace
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from .columns import Column, Place, at, lifted

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
-from ..core.records import dataclass
 from .columns import Column
 from .model import DIRECTIONS, UNIFIED_DIRECTIONS, Memory, Overlap, Relief, TimeBudget
 from .numbers import BUDGET_ROLES

@@ -7,13 +7,12 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from ..core.formatting import device_label, number_of
 from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Share, Span, plain
 from ..core.late import late
-from ..core.records import dataclass
 from .numbers import WAITS, Memory, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,

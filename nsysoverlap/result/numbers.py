@@ -6,12 +6,11 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from ..core.formatting import format_share
 from ..core.json_model import Count, GbPerS, Later, Limits, Share, Unseen, plain
-from ..core.records import dataclass
 
 __all__ = [
     "BUDGET_ROLES",

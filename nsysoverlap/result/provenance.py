@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from ..core.json_model import Count, Later, OneOf, Severity
-from ..core.records import dataclass
 from .parts import ReplayReport
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core.formatting import number_of
-from ..core.records import dataclass
 from .device_names import device_names, rank_name
 from .metrics import Metric, NoValueError, Part, Scope
 from .model import (

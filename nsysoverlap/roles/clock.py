@@ -8,9 +8,8 @@ showed a k of 0.08. So without a calibration there is a range, from no law to th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-
-from ..core.records import dataclass
 
 
 @dataclass(frozen=True)

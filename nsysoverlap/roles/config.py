@@ -25,11 +25,11 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.records import dataclass
 from .clock import DEFAULT_LAW, ClockLaw, ClockPair
 from .links import MOST_GBPS, LinkOverride
 from .rule_table import Role, Rule

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 from ..core.errors import ConfigError
 from ..core.patterns import bounded
-from ..core.records import dataclass
 from ..trace.contents import Copies, Trace, qualified_name
 from ..trace.cupti import DEVICE_MEMORY
 from .rule_table import COPY_RULES, KERNEL_RULES, CopyRule, Role, Rule

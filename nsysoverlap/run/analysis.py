@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.errors import UsageError
-from ..core.records import dataclass
 from ..core.threads import each
 from ..core.window import Window
 from ..findings import find

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.json_model import Count, End, Later, OneOf, keys_of, plain_type
-from ..core.records import dataclass
 from ..core.window import Window
 from ..measure.case import DeviceCase
 from ..measure.hiders import top_hiding_kernel

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..core.formatting import clean_text
-from ..core.records import dataclass
 
 
 @dataclass(frozen=True)

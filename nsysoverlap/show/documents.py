@@ -7,13 +7,12 @@ nothing is known.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..core.json_model import Count, Document, Span
 from ..core.limits import Unit
-from ..core.records import dataclass
 from ..judge.baseline import BaselineFile
 from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run, Trend

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.formatting import clean_text, format_bytes, format_ns
-from ..core.records import dataclass
 from ..result.device_names import FEW_DEVICES, device_names
 from ..result.evidence import evidence_device
 from ..result.metrics import METRICS, STEP_MEAN, Scope

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.records import dataclass
 from .view import View
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import number_of
-from ..core.records import dataclass
 from ..result.model import HealthEntry
 from ..result.numbers import format_share
 from ..trace.host import HostSide

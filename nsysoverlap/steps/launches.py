@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array, rows_by_key
-from ..core.records import dataclass
 from ..trace.contents import Activities, Trace
 from ..trace.host import HostSide, Ranges
 from .stalls import Stalls, stalls_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.patterns import bounded
-from ..core.records import dataclass
 from ..trace.host import HostSide
 from .labels import STEP_LIKE, without_suffix
 

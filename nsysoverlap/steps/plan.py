@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..core.errors import UsageError
 from ..core.formatting import number_of
-from ..core.records import dataclass
 from ..core.window import Window
 from ..result.model import GUESSED, HealthEntry
 from ..result.numbers import format_share

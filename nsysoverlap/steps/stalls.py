@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.records import dataclass
 from ..trace import schema
 from ..trace.contents import Activities, Trace
 from ..trace.cupti import MemoryKind

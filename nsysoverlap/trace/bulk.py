@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.records import dataclass
 from ..core.threads import usable_threads
 from .database import connect
 from .guard import Guarded

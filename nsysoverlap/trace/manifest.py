@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ..core.records import dataclass
 
 FORMAT = "nsysoverlap.capture"
 MOST_BYTES = 16 << 20
@@ -48,16 +48,23 @@ def manifest_beside(path: Path) -> Manifest | None:
     names = [f"{stem}.manifest.json", f"manifest.{stem}.json"]
     if stem == "trace":
         names.append("manifest.json")
-    found = next((n for n in names if (path.parent / n).is_file()), None)
+    # A name that no file can have, such as one too long, is an `OSError` of `is_file`.
+    with suppress(OSError):
+        return _first_of(names, path.parent)
+    return None
+
+
+def _first_of(names: Sequence[str], folder: Path) -> Manifest | None:
+    found = next((n for n in names if (folder / n).is_file()), None)
     if found is None:
         return None
-    values = _read(path.parent / found)
+    values = _read(folder / found)
     if values is None:
         return Manifest(found, problem="is no JSON object")
     if found == "manifest.json" and values.get("format") != FORMAT:
         # A common name, which other programs use too.
         return None
-    return _understood(found, values, path.parent)
+    return _understood(found, values, folder)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
