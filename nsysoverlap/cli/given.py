@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
     from ..roles.config import Config
-    from ..run.analysis import Options
+    from ..run.analysis import Options, TraceCases
+    from ..run.curves import CurveBuilder
     from ..steps.plan import StepSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -145,11 +146,12 @@ class Given:
             check_target(target, [*inputs, *([self.config] if self.config else [])])
 
     def measure(
-        self, timeline: TimelineBuilder | None = None
+        self, timeline: TimelineBuilder | None = None, curve: CurveBuilder | None = None
     ) -> tuple[OverlapReport, list[NsysOverlapError]]:
         """The report of all readable traces and all errors, with progress.
 
-        A `timeline` takes in what is measured; the traces are then read one by one.
+        A `timeline` takes in what is measured, and so does a `curve`; the traces are then read one
+        by one.
         """
         from ..health.blocking import accept
         from ..run.many import analyze_many
@@ -163,7 +165,14 @@ class Given:
             raise UsageError(
                 "A timeline is drawn from traces read one by one.", "Leave out --jobs and --dask."
             )
-        on_cases = None if timeline is None else lambda found: timeline.add(found.cases)
+
+        def take_in(found: TraceCases) -> None:
+            if timeline is not None:
+                timeline.add(found.cases)
+            if curve is not None:
+                curve.add(found)
+
+        on_cases = None if timeline is None and curve is None else take_in
         with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
             report, unreadable = analyze_many(
                 paths, self.options, jobs=self.jobs, dask=self.dask, on_cases=on_cases
