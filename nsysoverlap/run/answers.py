@@ -34,7 +34,7 @@ from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.contents import Trace, short_name
 from ..trace.load import read_trace
-from .analysis import Options, TraceCases, errors_of, trace_cases
+from .analysis import Options, TraceCases, health_of, trace_cases
 from .clock_fit import law_of
 
 DEFAULT = Question(link=("2x",))
@@ -115,15 +115,20 @@ def ask(trace: Trace, options: Options, question: Question, sweep: str | None = 
         model = build_model(cases.classified, cases.launches, cases.plan.windows)
         if isinstance(model, str):
             return _no_model(cases, model)
-        errors = errors_of(cases, options) if model.withheld is None else ()
-        if errors:
+        health = health_of(cases, options)
+        errors = [entry for entry in health if entry.severity == "error"]
+        if errors and model.withheld is None:
             model = replace(model, withheld=errors[0].message.rstrip("."))
-        return _Answering(cases, model, options.clock).answer(asked, factors)
+        accepted = tuple(entry.message.rstrip(".") for entry in health if entry.accepted)
+        return _Answering(cases, model, options.clock, accepted).answer(asked, factors)
 
 
 class _Answering:
-    def __init__(self, cases: TraceCases, model: Model, law: ClockLaw | None) -> None:
+    def __init__(
+        self, cases: TraceCases, model: Model, law: ClockLaw | None, accepted: tuple[str, ...]
+    ) -> None:
         self._cases, self._model, self._law = cases, model, law
+        self._accepted = accepted
 
     def answer(self, asked: Sequence[Scenario], factors: Sequence[float]) -> WhatIf:
         """Everything; of a model that is withheld only what was traced and why."""
@@ -221,7 +226,7 @@ class _Answering:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        notes = []
+        notes = list(self._accepted)
         if "XlaModule" in (self._cases.plan.marker or ""):
             notes.append(_RESCHEDULED)
         if len(self._cases.classified.trace.devices) > len(self._model.borders):
