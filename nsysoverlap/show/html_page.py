@@ -107,7 +107,8 @@ def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
         if isinstance(result, OverlapReport):
             parts = report_parts(result, section, parts, drawn)
         if isinstance(result, WhatIf) and section.name == "link":
-            parts += [("drawing", svg) for svg in (curve_svg(result),) if svg]
+            svg = curve_svg(result.path, result.sweep, result.enough_link)
+            parts += [("drawing", svg)] if svg else []
         if parts:
             found.append(PageSection(section.name, section.title, tuple(parts)))
     return found

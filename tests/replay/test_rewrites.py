@@ -94,9 +94,11 @@ def two_passes(layers: int, compute_us: int, out_us: int, back_us: int) -> Progr
 
 
 def test_the_bound_of_two_passes(tmp_path: Path) -> None:
-    """Two layers of 100 us, out 50, back 50: the last tensor leaves at 200, is back at 300, when its
-    backward kernel starts, and the other one comes back beside that. With room for one beside
-    compute the second kernel waits for the first D2H, 50 us."""
+    """Two layers of 100 us, out 50, back 50: the last tensor leaves at 200 and is back at 300.
+
+    Then its backward kernel starts, and the other one comes back beside that. With room for one
+    beside compute the second kernel waits for the first D2H, 50 us.
+    """
     model = two_passes(2, 100, 50, 50).model(tmp_path)
     assert model.now.step_ns == 600_000
     found = order_bounds(model, (1, None))
