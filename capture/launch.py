@@ -92,8 +92,13 @@ def trace_stem(spec: Spec) -> Path:
     return Path(spec.folder, name)
 
 
-def launch(spec: Spec, nsys_path: Path | None, timeout_s: float) -> Outcome:
-    """Run the spec in a fresh process and say how it ended; its output is `log.txt`."""
+def launch(
+    spec: Spec, nsys_path: Path | None, timeout_s: float, more: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run the spec in a fresh process and say how it ended; its output is `log.txt`.
+
+    `more` are variables beside the inherited ones.
+    """
     folder = Path(spec.folder)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / ranked("manifest.json", spec.rank, spec.processes)
@@ -102,7 +107,7 @@ def launch(spec: Spec, nsys_path: Path | None, timeout_s: float) -> Outcome:
         # What an earlier run left must not pass for this one's.
         for suffix in RECORDINGS:
             trace_stem(spec).with_suffix(suffix).unlink(missing_ok=True)
-    environment = worker_environment(spec, os.environ)
+    environment = worker_environment(spec, {**os.environ, **(more or {})})
     spec.write(folder / ranked("spec.json", spec.rank, spec.processes))
     log = folder / ranked("log.txt", spec.rank, spec.processes)
     code = run_logged(worker_command(spec, nsys_path), environment, log, timeout_s)

@@ -42,6 +42,7 @@ OPTION_NAMES = frozenset((_PLACED + _PLAIN + _SIZES).split())
 """Options known here: tensors that `remat_policy=custom` places, plain ones, sizes of a model."""
 # MaxText projects queries, keys and values apart; its own policies treat the three alike.
 SPLIT_NAMES = {"qkv_proj": ("query_proj", "key_proj", "value_proj")}
+TE_ATTENTION = "cudnn_flash_te"
 ENVIRONMENT = {"NVTE_FUSED_ATTN": "1"}
 ALWAYS = {
     "hardware": "gpu_multiprocess",
@@ -52,7 +53,7 @@ ALWAYS = {
     "monitor_goodput": "false",
     "enable_checkpoint_cloud_logger": "false",
     "reuse_example_batch": "1",
-    "attention": "cudnn_flash_te",
+    "attention": TE_ATTENTION,
 }
 
 
@@ -190,6 +191,11 @@ def remat_options(config: Config, arm: Arm) -> dict[str, str]:
     offload, layers = arm.offload_of(config), range(config.model.layers)
     options = {"remat_policy": "custom"}
     for name in offload.names:
+        if not nameable(config, name):
+            raise RefusedError(
+                f"{arm.name}: MaxText names {name} with attention={TE_ATTENTION} only.",
+                "Leave the tensor out.",
+            )
         places = {offload.place(name, layer) for layer in layers}
         if len(places) > 1:
             raise RefusedError(
@@ -199,6 +205,16 @@ def remat_options(config: Config, arm: Arm) -> dict[str, str]:
             )
         options |= dict.fromkeys(maxtext_names([name]), words[places.pop()])
     return options
+
+
+def nameable(config: Config, name: str) -> bool:
+    """Whether keeping a tensor spares MaxText what it spares here.
+
+    The output of attention is named together with what its backward pass needs in Transformer
+    Engine's kernel alone.
+    """
+    attention = config.maxtext.get("attention", ALWAYS["attention"])
+    return name != "context" or attention == TE_ATTENTION
 
 
 def maxtext_names(names: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ imported.
 from __future__ import annotations
 
 import json
+import math
 import runpy
 import sys
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .proof import host_traffic, placement_calls
+from .proof import HostTraffic, host_traffic, on_host, placement_calls
 
 MODULE = "maxtext.trainers.pre_train.train"
 GIB = 1 << 30
@@ -65,10 +66,11 @@ def program(options: list[str]) -> dict[str, Any]:
     """
     import jax
 
-    traced = traced_step(options)
+    traced, state = traced_step(options)
     lowered = traced.lower(lowering_platforms=("cuda",))
+    traffic = host_traffic(traced.jaxpr) + left_on_host(traced.jaxpr, jax.tree.leaves(state))
     return {
-        "traffic": asdict(host_traffic(traced.jaxpr)),
+        "traffic": asdict(traffic),
         "placement_calls": placement_calls(lowered.as_text()),
         "devices": len(jax.devices()),
         "versions": versions(),
@@ -86,8 +88,25 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def traced_step(options: list[str]) -> Any:
-    """The train step as MaxText's own ahead-of-time compilation builds it, traced."""
+def left_on_host(jaxpr: Any, state: list[Any]) -> HostTraffic:
+    """Copies of results that the step computes on the device and gives back on the host.
+
+    Optimizer state goes back that way: no operation says it, only the sharding of the result.
+    `state` are the shardings of the first results.
+    """
+    total = HostTraffic()
+    for variable, sharding in zip(jaxpr.jaxpr.outvars, state, strict=False):
+        if sharding.memory_kind == "pinned_host" and not on_host(variable.aval):
+            n_bytes = math.prod(variable.aval.shape) * variable.aval.dtype.itemsize
+            total += HostTraffic(d2h_copies=1, d2h_bytes=n_bytes, d2h_sites=1)
+    return total
+
+
+def traced_step(options: list[str]) -> tuple[Any, Any]:
+    """The train step as MaxText's own ahead-of-time compilation builds it, traced.
+
+    Beside it the shardings of the training state, its first results.
+    """
     import jax
     from flax.core.spmd import logical_axis_rules
     from maxtext.configs import pyconfig
@@ -119,7 +138,7 @@ def traced_step(options: list[str]) -> Any:
             static_argnums=static,
             donate_argnums=donated,
         )
-        return jitted.trace(*arguments, **named)
+        return jitted.trace(*arguments, **named), gives[0]
 
 
 if __name__ == "__main__":

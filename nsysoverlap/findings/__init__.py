@@ -17,6 +17,7 @@ from . import (
     causes,
     engines,
     graphs,
+    idle,
     kernels,
     memory,
     offload,
@@ -35,6 +36,7 @@ FINDERS: tuple[Finder, ...] = (
     *graphs.FINDERS,
     *rounds.FINDERS,
     *traffic.FINDERS,
+    *idle.FINDERS,
     *awaited.FINDERS,
     *streams.FINDERS,
     *engines.FINDERS,
@@ -79,6 +81,8 @@ def documentation() -> str:
 _INTRODUCTION = """# Findings
 
 <!-- Generated from the docstrings in nsysoverlap/findings; run `make docs` after changing them. -->
+
+New here? [Read your first report](first-report.md) goes through one, with its picture.
 
 `nsysoverlap report` says what it found to be wrong, worst first. Each finding has a code, a
 severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to

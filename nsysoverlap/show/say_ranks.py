@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from ..core.formatting import format_ns
+from ..core.formatting import NONE, format_ns
 from ..core.limits import Unit, format_value
 from ..core.records import dataclass
 from ..result.columns import Column, lifted, named
 from ..result.device_names import rank_name
 from ..result.metrics import STEP_MEDIAN
-from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget
+from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, TraceReport
 from ..result.quantities import BUDGET, OVERLAP
 from .blocks import Block
 from .cells import summary_row, table_of
@@ -35,6 +35,7 @@ class RankRow:
     both: Overlap
     budget: TimeBudget
     gpus: str
+    gpu_ids: str
     exposed_ns: int
     step_ns: int | None
 
@@ -60,8 +61,25 @@ def rank_rows(report: OverlapReport) -> tuple[RankRow, ...]:
     for trace in report.traces:
         devices = [device for device in report.devices if device.trace == trace.path]
         if devices:
-            rows.append(_row(rank_name(trace), devices))
+            rows.append(_row(_name(report, trace), devices))
     return tuple(rows)
+
+
+def _silent_rows(report: OverlapReport) -> list[str]:
+    """Names of the traces without GPU activity: they are ranks too, of which nothing is known."""
+    measured = {device.trace for device in report.devices}
+    return [_name(report, trace) for trace in report.traces if trace.path not in measured]
+
+
+def _name(report: OverlapReport, trace: TraceReport) -> str:
+    errors = {entry.trace for entry in report.health if entry.severity == "error"}
+    return f"{rank_name(trace)}{', inconclusive' if trace.path in errors else ''}"
+
+
+def _gpus(devices: Sequence[DeviceReport]) -> str:
+    """Physical GPUs as nsys numbers them, where the trace proves them all."""
+    known = [device.gpu_id for device in devices]
+    return ", ".join(str(gpu) for gpu in sorted(g for g in known if g is not None))
 
 
 def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
@@ -77,6 +95,7 @@ def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
         both=both,
         budget=sum((device.time_budget for device in devices), TimeBudget()),
         gpus=", ".join(sorted({device.gpu_name or "unknown GPU" for device in devices})),
+        gpu_ids=_gpus(devices),
         exposed_ns=max(exposed) if exposed else both.exposed_ns,
         step_ns=max(times) if times else None,
     )
@@ -128,8 +147,8 @@ def differences(rows: Sequence[RankRow], rank: RankRow) -> tuple[Difference, ...
 
 def ranks_section(report: OverlapReport) -> list[Block]:
     """The table of ranks with its spread, for several traces."""
-    rows = rank_rows(report)
-    if len(rows) < 2:
+    rows, silent = rank_rows(report), _silent_rows(report)
+    if len(rows) + len(silent) < 2 or not rows:
         return []
     has_steps = any(row.step_ns is not None for row in rows)
     shown = list(rows)
@@ -141,14 +160,20 @@ def ranks_section(report: OverlapReport) -> list[Block]:
         Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
         *([_STEP] if has_steps else []),
     )
-    title = f"Ranks, {len(rows)}"
+    title = f"Ranks, {len(rows) + len(silent)}"
     if len(shown) < len(rows):
         title += f", the {len(shown)} most exposed"
-    names = Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank")
-    table = table_of(title, [names, *columns], shown, _worst_note(rows))
+    names = (
+        Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank"),
+        Column[RankRow]("gpu", Unit.NAME, "", lambda row: row.gpu_ids, "GPU"),
+    )
+    table = table_of(title, [*names, *columns], shown, _worst_note(rows) if len(rows) > 1 else "")
     # Each column for itself.
-    spread = [summary_row(name, columns, rows) for name in ("min", "median", "max")]
-    return [replace(table, rows=(*spread, *table.rows))]
+    spread = [
+        (name, "", *summary_row(name, columns, rows)[1:]) for name in ("min", "median", "max")
+    ]
+    unknown = [(row, *[NONE] * (len(columns) + 1)) for row in silent]
+    return [replace(table, rows=(*spread, *table.rows, *unknown))]
 
 
 def _worst_note(rows: Sequence[RankRow]) -> str:

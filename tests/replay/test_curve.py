@@ -21,7 +21,7 @@ SECTION = '<section id="link"'
 def page(*traces: Path) -> str:
     result = CliRunner().invoke(main, ["report", *map(str, traces), "--format", "html"])
     assert result.exit_code == 0, result.output
-    return result.stdout
+    return result.stdout.replace("\u00a0", " ")
 
 
 def test_the_page_of_a_trace_has_the_curve_of_whatif() -> None:
