@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
     from ..roles.config import Config
-    from ..run.analysis import Options, TraceCases
+    from ..run.analysis import Options
     from ..run.curves import CurveBuilder
     from ..steps.plan import StepSpec
 
@@ -168,14 +168,9 @@ class Given:
             raise UsageError(
                 "A timeline is drawn from traces read one by one.", "Leave out --jobs and --dask."
             )
-
-        def take_in(found: TraceCases) -> None:
-            if timeline is not None:
-                timeline.add(found.cases)
-            if curve is not None:
-                curve.add(found)
-
-        on_cases = None if timeline is None and curve is None else take_in
+        on_cases = None if timeline is None else lambda found: timeline.add(found.cases)
+        if curve is not None:
+            on_cases = curve.beside(on_cases)
         with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
             report, unreadable = analyze_many(
                 paths, self.options, jobs=self.jobs, dask=self.dask, on_cases=on_cases

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.garbage import collector_paused
 from ..replay.link_curve import LinkCurve, enough_link, link_points
 from ..replay.prepared import build_model
@@ -20,6 +22,16 @@ class CurveBuilder:
         self._law = law
         self.curve: LinkCurve | None = None
         """That of the last trace; None where nothing moves, is predicted, or it takes seconds."""
+
+    def beside(self, take: Callable[[TraceCases], None] | None) -> Callable[[TraceCases], None]:
+        """Takes in a trace after something else has."""
+
+        def take_both(found: TraceCases) -> None:
+            if take is not None:
+                take(found)
+            self.add(found)
+
+        return take_both
 
     def add(self, found: TraceCases) -> None:
         """Take in what was measured of a trace."""
