@@ -149,7 +149,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 replay=replay,
             ),
         ),
-        health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
+        health=_health(found, devices, options),
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
@@ -162,8 +162,16 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
 def health_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
     """What is to be known of a trace; an error makes its numbers inconclusive."""
     devices = _measure_devices(found.cases, options.links, 1)
+    return _health(found, devices, options)
+
+
+def _health(
+    found: TraceCases, devices: Sequence[DeviceReport], options: Options
+) -> tuple[HealthEntry, ...]:
     span = _span(found.plan, options)
-    return judge(found.classified, devices, span, found.plan.notes, options.accepted)
+    return judge(
+        found.classified, found.launches, devices, span, found.plan.notes, options.accepted
+    )
 
 
 def _measure_devices(
