@@ -147,7 +147,7 @@ class Given:
     ) -> tuple[OverlapReport, list[NsysOverlapError]]:
         """The report of all readable traces and all errors, with progress.
 
-        A `timeline` takes in what is measured; the traces are then read one by one.
+        A `timeline` takes in what is measured.
         """
         from ..health.blocking import accept
         from ..run.many import analyze_many
@@ -157,14 +157,19 @@ class Given:
         paths, errors = self.files
         if self.jobs is not None and self.dask is not None:
             raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")
-        if timeline is not None and (self.jobs, self.dask) != (None, None):
-            raise UsageError(
-                "A timeline is drawn from traces read one by one.", "Leave out --jobs and --dask."
-            )
-        on_cases = None if timeline is None else lambda found: timeline.add(found.cases)
+        keep, on_kept = None, None
+        if timeline is not None:
+            from ..draw.timeline_blocks import timelines_of
+
+            keep, on_kept = timelines_of, timeline.add
         with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
             report, unreadable = analyze_many(
-                paths, self.options, jobs=self.jobs, dask=self.dask, on_cases=on_cases
+                paths,
+                self.options,
+                jobs=self.jobs,
+                dask=self.dask,
+                keep=keep,
+                on_kept=on_kept,
             )
         found = accept(rank_health(self.traces, paths, report, wanted), self.options.accepted)
         found += report.health

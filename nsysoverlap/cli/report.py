@@ -41,6 +41,7 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
     """
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.evidence import evidence_stretches
+    from ..result.worst import worst_device
     from ..show.view import View
 
     _ = given.options
@@ -52,7 +53,9 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
         say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
     if errors and strict:
         raise click.exceptions.Exit(ExitCode.UNUSABLE)
-    drawn = timeline.build(closeups=evidence_stretches(result)) if timeline else None
+    drawn = None
+    if timeline is not None:
+        drawn = timeline.build(closeups=evidence_stretches(result), opened=worst_device(result))
     given.show(render(result, fmt, **given.screen, view=view, timeline=drawn))
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

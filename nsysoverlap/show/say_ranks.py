@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..core.formatting import format_ns
+from ..core.formatting import NONE, format_ns
 from ..core.limits import Unit, format_value
 from ..result.columns import Column, lifted, named
 from ..result.device_names import rank_name
 from ..result.metrics import STEP_MEDIAN
-from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget
+from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, TraceReport
 from ..result.quantities import BUDGET, OVERLAP
-from .blocks import Block
+from ..result.worst import exposed_of
+from .blocks import Block, Cell, Table
 from .cells import summary_row, table_of
 
 MAX_RANKS = 16
@@ -22,6 +23,8 @@ MAX_RANKS = 16
 SHOWN_OF_MANY = 5
 MAX_DIFFERENCES = 3
 _NOTABLE = 0.05
+INCONCLUSIVE = " (inconclusive)"
+"""Behind the name of a rank whose trace cannot be trusted, or has no GPU activity."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,27 @@ def rank_rows(report: OverlapReport) -> tuple[RankRow, ...]:
     for trace in report.traces:
         devices = [device for device in report.devices if device.trace == trace.path]
         if devices:
-            rows.append(_row(rank_name(trace), devices))
+            rows.append(_row(_called_rank(report, trace), devices))
     return tuple(rows)
 
 
-def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
-    exposed = [
-        round(statistics.median(s.both.exposed_ns for s in d.steps)) for d in devices if d.steps
+def _called_rank(report: OverlapReport, trace: TraceReport) -> str:
+    lost = any(one.severity == "error" and one.trace == trace.path for one in report.health)
+    return f"{rank_name(trace)}{INCONCLUSIVE if lost else ''}"
+
+
+def _without_rows(report: OverlapReport, n_columns: int) -> list[tuple[str, ...]]:
+    """Rows of traces of which nothing was measured."""
+    measured = {device.trace for device in report.devices}
+    return [
+        (f"{rank_name(trace)}{INCONCLUSIVE}", *[Cell(NONE)] * n_columns)
+        for trace in report.traces
+        if trace.path not in measured
     ]
+
+
+def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
+    exposed = [exposed_of(device) for device in devices if device.steps]
     times = [round(statistics.median(s.duration_ns for s in d.steps)) for d in devices if d.steps]
     both = sum((device.both for device in devices), Overlap())
     return RankRow(
@@ -92,6 +108,7 @@ _SHARES: tuple[Column[RankRow], ...] = (
     *lifted(_HIDDEN, lambda row: row.d2h, heading="D2H hidden"),
     *lifted(_HIDDEN, lambda row: row.both, heading="both hidden"),
 )
+_NAME = Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank")
 _STEP = Column[RankRow]("step_ns", Unit.TIME, "", lambda row: row.step_ns, "step time")
 _UNLIKE = named(OVERLAP, "size", "gb_per_s", "hidden_share")
 _TIMES = named(BUDGET, "compute_ns", "comm_ns", "idle_ns")
@@ -128,26 +145,48 @@ def differences(rows: Sequence[RankRow], rank: RankRow) -> tuple[Difference, ...
 def ranks_section(report: OverlapReport) -> list[Block]:
     """The table of ranks with its spread, for several traces."""
     rows = rank_rows(report)
-    if len(rows) < 2:
+    if len(report.traces) < 2 or not rows:
         return []
-    has_steps = any(row.step_ns is not None for row in rows)
     shown = list(rows)
     if len(rows) > MAX_RANKS:
         shown = sorted(rows, key=lambda row: -row.exposed_ns)[:SHOWN_OF_MANY]
-    exposed = f"exposed, {STEP_MEDIAN}" if has_steps else "exposed"
-    columns = (
-        *_SHARES,
-        Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
-        *([_STEP] if has_steps else []),
-    )
-    title = f"Ranks, {len(rows)}"
+    title = f"Ranks, {len(report.traces)}"
     if len(shown) < len(rows):
         title += f", the {len(shown)} most exposed"
-    names = Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank")
-    table = table_of(title, [names, *columns], shown, _worst_note(rows))
-    # Each column for itself.
-    spread = [summary_row(name, columns, rows) for name in ("min", "median", "max")]
-    return [replace(table, rows=(*spread, *table.rows))]
+    columns = _columns(rows)
+    table = table_of(title, [_NAME, *columns], shown, _worst_note(rows))
+    none = _without_rows(report, len(columns))
+    return [replace(table, rows=(*_spread(columns, rows), *table.rows, *none))]
+
+
+def ranks_table(report: OverlapReport) -> tuple[Table, tuple[tuple[str, ...], ...]] | None:
+    """All ranks of several, the most exposed first, to sort and to filter; and their spread."""
+    rows = rank_rows(report)
+    if len(report.traces) < 2 or not rows:
+        return None
+    columns = [c for c in _columns(rows) if any(c.take(row) is not None for row in rows)]
+    ordered = sorted(rows, key=lambda row: -row.exposed_ns)
+    note = _worst_note(rows)
+    table = table_of(f"Ranks, {len(report.traces)}", [_NAME, *columns], ordered, note, name="ranks")
+    none = _without_rows(report, len(columns))
+    return replace(table, rows=(*table.rows, *none)), _spread(columns, rows)
+
+
+def _columns(rows: Sequence[RankRow]) -> list[Column[RankRow]]:
+    stepped = any(row.step_ns is not None for row in rows)
+    exposed = f"exposed, {STEP_MEDIAN}" if stepped else "exposed"
+    return [
+        *_SHARES,
+        Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
+        *([_STEP] if stepped else []),
+    ]
+
+
+def _spread(
+    columns: Sequence[Column[RankRow]], rows: Sequence[RankRow]
+) -> tuple[tuple[str, ...], ...]:
+    """Least, median and most, each column for itself."""
+    return tuple(summary_row(name, columns, rows) for name in ("min", "median", "max"))
 
 
 def _worst_note(rows: Sequence[RankRow]) -> str:
