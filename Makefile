@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Processes that share the tests.
+WORKERS ?= 2
 DEMO_TRACE := tests/fixtures/jax_unroll_lhs.sqlite
 
 .DEFAULT_GOAL := help
@@ -33,10 +35,10 @@ demo: $(VENV)/.installed
 	$(BIN)/nsysoverlap report $(DEMO_TRACE)
 
 test: $(VENV)/.developing
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.developing
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
 
 test-all: test test-slow
 

@@ -32,6 +32,7 @@ def header(spec: Spec) -> dict[str, Any]:
         "generator": f"nsysoverlap {__version__}",
         "arm": arm.name,
         "title": arm.title,
+        "control": arm.control,
         "config": config,
         "rank": spec.rank,
         "processes": spec.processes,

@@ -17,6 +17,7 @@ from nsysoverlap.result.model import (
     HealthEntry,
     KernelReport,
     LinkReport,
+    Memory,
     OpaqueBounds,
     OperationReport,
     OutsideSteps,
@@ -349,6 +350,7 @@ def small() -> OverlapReport:
         steps=(step,),
         outside_steps=OutsideSteps(moved, Overlap()),
         relief=Relief(25, 100, 7),
+        memory=Memory(31 << 30, 30 << 30, 3 << 30, "save", 33 << 30),
         effective=Effective(rate, rate, rate, rate, compute, comm),
         bounds=Bounds(0.75, 17),
     )

@@ -72,6 +72,37 @@ def test_the_measure_sees_what_is_loaded() -> None:
     assert "pandas" in loaded_by(code, str(h200("micro_hidden")))
 
 
+def all_loaded_by(*arguments: str) -> set[str]:
+    """All modules, by their full names, that the program has loaded at its end."""
+    code = (
+        "import sys, nsysoverlap.__main__ as program\n"
+        "try: program.run()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_no_command(option: str) -> None:
+    loaded = all_loaded_by(option)
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("nsysoverlap.")}
+    wanted = {"cli", "core", "_version", "__main__"}
+    assert rooms == wanted | ({"trace"} if option == "--version" else set())
+    assert loaded.isdisjoint({"nsysoverlap.cli.given", "subprocess", "tempfile", "email"})
+    assert option == "--version" or loaded.isdisjoint({"pathlib", "shutil"})
+
+
+def test_a_small_report_loads_what_it_uses() -> None:
+    loaded = all_loaded_by("report", str(h200("micro_hidden")))
+    assert "nsysoverlap.cli.report" in loaded
+    others = {"nsysoverlap.cli.gate", "nsysoverlap.draw", "nsysoverlap.judge", "nsysoverlap.slim"}
+    libraries = {"concurrent", "logging", "subprocess", "tomllib", "hashlib", "csv", "tempfile"}
+    assert loaded.isdisjoint(others | libraries)
+
+
 def test_help_of_the_command_needs_no_numbers() -> None:
     code = """
 import sys

@@ -273,8 +273,8 @@ def test_the_shape_is_the_documented_one() -> None:
     assert list(values["devices"][0]) == [
         *("trace", "pid", "device_id", "gpu", "window_ns"),
         *("h2d", "d2h", "both", "unified_h2d", "unified_d2h"),
-        *("time_budget", "link", "opaque_bounds", "outside_steps", "relief", "effective"),
-        *("bounds", "streams", "steps"),
+        *("time_budget", "link", "opaque_bounds", "outside_steps", "relief", "memory"),
+        *("effective", "bounds", "streams", "steps"),
     ]
     assert list(values["devices"][0]["h2d"]) == [
         *("n", "n_by_kernel", "bytes", "bytes_estimated", "busy_ns", "wall_ns"),
@@ -301,6 +301,14 @@ def test_the_shape_is_the_documented_one() -> None:
         "offloaded_bytes": 100,
         "excluded_bytes": 7,
         "relief_share": 0.25,
+    }
+    assert device["memory"] == {
+        "allocated_peak_bytes": 31 << 30,
+        "planned_bytes": 30 << 30,
+        "host_bytes": 3 << 30,
+        "control": "save",
+        "control_peak_bytes": 33 << 30,
+        "peak_bytes": 31 << 30,
     }
     assert device["effective"]["compute"]["compared_share"] == 0.5
     assert values["totals"]["both"]["wall_ns"] == 477_600_000 + 1_700_500_000
@@ -387,7 +395,7 @@ def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
     assert not validator().is_valid(values)
 
 
-ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay")
+ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay", "memory")
 """Keys that reports of the first version lack."""
 
 

@@ -159,6 +159,44 @@ def test_small_modules_between_the_steps_are_none_however_many(tmp_path: Path) -
     assert "XlaModule jit_multiply (6 x, 2.9 % of the GPU time" in note.message
 
 
+def in_turn(order: str, lengths: dict[str, int]) -> Dispatch:
+    """XLA modules in the order of their letters, with a kernel each, of so many microseconds."""
+    drawn, at = Dispatch(), 0
+    for number, letter in enumerate(order):
+        drawn.range(f"XlaModule:#hlo_module=jit_{letter},program_id=1#", at, at + 90)
+        drawn.run(at + 5, at + 10, at + 10 + lengths[letter], name=f"kernel_{number}")
+        at += 100
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("order", "n_steps", "marker"),
+    [
+        ("gugugu", 3, "XlaModules jit_g, jit_u in turn"),
+        ("gugug", 2, "XlaModules jit_g, jit_u in turn"),
+        ("gaugaugau", 3, "XlaModules jit_g, jit_a, jit_u in turn"),
+        # Not in turn, and a module that runs once.
+        ("gguugu", 0, None),
+        ("gug", 0, None),
+    ],
+)
+def test_modules_that_run_in_turn_are_one_step(
+    tmp_path: Path, order: str, n_steps: int, marker: str | None
+) -> None:
+    plan = in_turn(order, {"g": 60, "u": 40, "a": 30}).plan(tmp_path / "t.sqlite")
+    assert (plan.marker, plan.n_steps) == (marker, n_steps)
+    if marker:
+        assert not [note for note in plan.notes if note.code == "steps-rejected"]
+        n_modules = len(set(order))
+        starts = [start for _, start, _ in windows(plan)]
+        assert starts == [10 + 100 * n_modules * i for i in range(n_steps)]
+
+
+def test_a_module_that_holds_nearly_all_is_the_step(tmp_path: Path) -> None:
+    plan = in_turn("tmtmtm", {"t": 80, "m": 2}).plan(tmp_path / "t.sqlite")
+    assert (plan.marker, plan.n_steps) == ("XlaModule jit_t", 3)
+
+
 def test_two_small_modules_side_by_side_are_no_steps(tmp_path: Path) -> None:
     """They hold all that was launched between them, which is next to nothing."""
     drawn = Dispatch()

@@ -5,28 +5,55 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
 
 from ..core.interrupts import interrupts_raised
-from .compare import compare
 from .exits import ExitCode, errors_as_exits, interrupts_as_exits
-from .export import export
-from .gate import gate
-from .history import history, record
-from .info import info
-from .plot import plot
-from .report import report
-from .rules_command import rules
-from .slim import slim
-from .terminal import Plain, drop_stdout
-from .transfers import transfers
-from .whatif import whatif
+from .terminal import HELP_WIDTH, Plain, drop_stdout, help_width
+
+COMMANDS = {
+    "report": ("report", "How much transfer time is hidden, per device and direction."),
+    "gate": ("gate", "Pass or fail a trace by its hidden share, for CI."),
+    "compare": ("compare", "What changed between two runs."),
+    "whatif": ("whatif", "Replay steps with something different."),
+    "transfers": ("transfers", "List every transfer: time, bytes, rate, what hid it."),
+    "plot": ("plot", "Draw a timeline, steps, bandwidth, operations or what-if."),
+    "export": ("export", "Write a trace for ui.perfetto.dev, with what is exposed marked."),
+    "record": ("history", "Store the numbers of a run in a history."),
+    "history": ("history", "Show the trend of recorded runs."),
+    "info": ("info", "What a trace holds: versions, GPUs, row counts, settings, health."),
+    "rules": ("rules_command", "How kernels and copies are classified, and why."),
+    "slim": ("slim", "Copy a trace without what could identify anyone, to share it."),
+}
+"""Commands by name, the most used first: their module here, and what the group's help says of them.
+
+A module is loaded when its command is asked for: all of them take as long as a small trace.
+"""
 
 
 class Commands(Plain, click.Group):
-    """Commands in the order they are listed below, with errors mapped to exit codes."""
+    """The commands of `COMMANDS`, with errors mapped to exit codes."""
+
+    @property
+    def commands(self) -> dict[str, click.Command]:
+        """All commands by name, loaded."""
+        return {name: _loaded(name) for name in COMMANDS}
+
+    @commands.setter
+    def commands(self, _: object) -> None:
+        """Nothing: click's group begins with an empty one."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, loaded now; None for a name that none has."""
+        return _loaded(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands as click writes it, of which none is loaded for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
 
     def main(  # type: ignore[override]  # click's overloads say what is returned when
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
@@ -52,6 +79,7 @@ class Commands(Plain, click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the arguments; see `errors_as_exits`."""
+        extra.setdefault("terminal_width", help_width())
         with errors_as_exits():
             return super().make_context(*args, **extra)
 
@@ -62,7 +90,14 @@ class Commands(Plain, click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Command names, the most used first."""
-        return list(self.commands)
+        return list(COMMANDS)
+
+
+def _loaded(name: str) -> click.Command:
+    module, words = COMMANDS[name]
+    command: click.Command = getattr(import_module(f".{module}", __package__), name)
+    command.short_help = words
+    return command
 
 
 def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -75,7 +110,7 @@ def _show_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
     epilog="Exit codes: 0 done or passed, 1 a limit is not met (gate), 2 bad usage or unreadable "
     "file, 3 inconclusive (the trace cannot tell; the report is written all the same).",
 )
@@ -93,10 +128,3 @@ def main() -> None:
     A TRACE is an SQLite export (nsys export --type sqlite), a .nsys-rep report (exported through
     nsys where one is installed), or a folder of them.
     """
-
-
-_COMMANDS = (
-    *(report, gate, compare, whatif, transfers, plot, export, record, history, info, rules, slim),
-)
-for command in _COMMANDS:
-    main.add_command(command)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 @command(
-    "What changed between two runs.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: a side cannot be trusted or lacks "
     "ranks that cannot be read; the comparison is written all the same",
     *("output", *STEPPING, "ranks"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -104,13 +102,15 @@ def errors_as_exits() -> Iterator[None]:
             # Python 3.13 says SystemError where memory runs out while it compiles a module.
             raise Failure(_NO_MEMORY) from error
         if os.environ.get(DEBUG_VARIABLE):
-            traceback.print_exc()
+            from traceback import print_exc
+
+            print_exc()
         raise InternalFailure(clean_text(f"{type(error).__name__}: {error}")) from error
 
 
 def _os_error(error: OSError) -> str:
     """A file that vanished, a name too long, a disk that fails: nobody's bug."""
-    name = "" if error.filename is None else f"{Path(os.fsdecode(error.filename)).name}: "
+    name = "" if error.filename is None else f"{os.path.basename(os.fsdecode(error.filename))}: "
     return clean_text(f"{name}{error.strerror or error}. Check the path and its permissions.")
 
 

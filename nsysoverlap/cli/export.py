@@ -11,7 +11,6 @@ from .terminal import emit, emit_file, progress, to_stdout
 
 
 @command(
-    "Write a trace for ui.perfetto.dev, with what is exposed marked.",
     "0 done, 2 bad usage or unreadable file",
     *("trace", *STEPPING),
 )

@@ -27,7 +27,6 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 @command(
-    "Pass or fail a trace by its hidden share, for CI.",
     "0 all limits are met, 1 one is not, 2 bad usage or unreadable file, 3 inconclusive: the trace "
     "cannot tell, or one of several cannot be read. docs/gate.md lists the metrics",
     *("traces", "output", *STEPPING, "accept", "ranks"),

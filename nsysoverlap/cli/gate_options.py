@@ -60,6 +60,12 @@ _OPTIONS: tuple[Callable[..., Command], ...] = (
         help="Most exposed time per step (median; worst device), or of a trace without steps.",
     ),
     click.option(
+        "--max-peak-gib",
+        metavar="GIB",
+        help="Most device memory in use on any device, by the manifest beside each trace; without "
+        "one inconclusive.",
+    ),
+    click.option(
         "--max-gain-ms",
         metavar="MS",
         help="Most that a step could win, by the replayed gains of findings: fails where the low "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,12 +12,14 @@ import click
 
 from ..core.errors import NsysOverlapError, UsageError
 from ..core.output import check_target
+from ..core.records import dataclass
 from .exits import Failure, one_line
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
+    from ..roles.config import Config
     from ..run.analysis import Options
     from ..steps.plan import StepSpec
 
@@ -79,15 +81,15 @@ class Given:
         """How to measure; what the command line says wins over the file."""
         from ..core.window import Window, parse_window
         from ..health.blocking import check_accepted
-        from ..roles.config import load_config
         from ..roles.links import parse_link_override
         from ..roles.rules import RuleSet
         from ..run.analysis import Options
+        from ..run.clock_fit import law_of
 
         check_accepted(self.accept)
         wanted, kernels = self.step_spec, self.transfer_kernels
         chosen = None if kernels is None else kernels == "auto"
-        settings = load_config(self.config) if self.config else None
+        settings = None if self.config is None else _settings(self.config)
         window = Window() if self.window is None else parse_window(self.window)
         links = settings.links if settings else None
         if self.link_gbps is not None:
@@ -99,7 +101,7 @@ class Given:
             links=links,
             config_name=settings.name if settings else None,
             steps=wanted,
-            clock=settings.clock if settings else None,
+            clock=law_of(settings.clock) if settings else None,
             accepted=tuple(sorted(set(self.accept))),
         )
 
@@ -184,6 +186,13 @@ class Given:
     def show(self, text: str) -> None:
         """Write the finished result."""
         emit(text, self.output)
+
+
+def _settings(path: Path) -> Config:
+    # Most reports have no configuration, and TOML takes its time to load.
+    from ..roles.config import load_config
+
+    return load_config(path)
 
 
 def _is_index(text: str) -> bool:
@@ -294,7 +303,7 @@ STEPPING = ("steps", *MEASURING)
 
 
 def command(
-    short_help: str, codes: str, *bundles: str, cls: type[Plain] = Plain
+    codes: str, *bundles: str, cls: type[Plain] = Plain
 ) -> Callable[[Callable[..., None]], click.Command]:
     """A command whose function gets a `Given` of these bundles, then its own options.
 
@@ -310,7 +319,7 @@ def command(
                 known["traces"] = (values.pop("trace"),)
             function(Given(**known), **values)
 
-        made = click.command(cls=cls, short_help=short_help, epilog=f"Exit codes: {codes}.")(call)
+        made = click.command(cls=cls, epilog=f"Exit codes: {codes}.")(call)
         made.params = [
             *(one for one in shared if isinstance(one, click.Argument)),
             *made.params,

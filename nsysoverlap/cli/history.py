@@ -22,7 +22,6 @@ label_option = click.option(
 
 
 @command(
-    "Store the numbers of a run in a history.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: the trace cannot tell, and nothing is "
     "stored",
     *("traces", *STEPPING, "accept", "ranks"),
@@ -55,7 +54,7 @@ def record(given: Given, db: Path, label: tuple[str, ...], replace: bool) -> Non
         say(f"Already there as run {stored.run_id}; --replace stores it anew.")
 
 
-@command("Show the trend of recorded runs.", "0 done, 2 bad usage or unreadable file", "output")
+@command("0 done, 2 bad usage or unreadable file", "output")
 @database_option
 @label_option
 @click.option("--search", metavar="WORDS", help="Only runs whose labels hold these words.")

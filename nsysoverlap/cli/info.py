@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 @command(
-    "What a trace holds: versions, GPUs, row counts, settings, health.",
     "0 done, 2 bad usage or unreadable file",
     "trace",
 )

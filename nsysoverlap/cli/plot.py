@@ -14,7 +14,6 @@ KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
 
 
 @command(
-    "Draw a timeline, steps, bandwidth, operations or what-if.",
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity, or nothing that "
     "whatif can predict",
     *("trace", *STEPPING, "links"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +12,12 @@ from .formats import formats_of, render
 from .given import STEPPING, Given, command, format_option
 from .terminal import say
 
+if TYPE_CHECKING:
+    from ..draw.timeline_blocks import TimelineBuilder
+    from ..result.model import OverlapReport
+
 
 @command(
-    "How much transfer time is hidden, per device and direction.",
     "0 done, 2 bad usage or no readable trace, 3 inconclusive: events lost, no GPU activity, or "
     "CUDA graphs recorded as a whole; the report is written all the same",
     *("traces", "output", *STEPPING, "links", "accept", "ranks"),
@@ -39,26 +42,34 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
     Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
     one by one and added up. A trace that cannot be read is named and left out.
     """
-    from ..draw.timeline_blocks import TimelineBuilder
-    from ..result.evidence import evidence_stretches
-    from ..result.worst import worst_device
     from ..show.view import View
 
     _ = given.options
     view = View(_known_finding(findings), by)
     given.check_target(given.files[0])
-    timeline = TimelineBuilder() if fmt == "html" else None
+    timeline = _timeline() if fmt == "html" else None
     result, errors = given.measure(timeline)
     for error in errors:
         say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
     if errors and strict:
         raise click.exceptions.Exit(ExitCode.UNUSABLE)
-    drawn = None
-    if timeline is not None:
-        drawn = timeline.build(closeups=evidence_stretches(result), opened=worst_device(result))
+    drawn = _drawn(timeline, result) if timeline else None
     given.show(render(result, fmt, **given.screen, view=view, timeline=drawn))
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
+
+
+def _timeline() -> TimelineBuilder:
+    from ..draw.timeline_blocks import TimelineBuilder
+
+    return TimelineBuilder()
+
+
+def _drawn(timeline: TimelineBuilder, result: OverlapReport) -> Any:
+    from ..result.evidence import evidence_stretches
+    from ..result.worst import worst_device
+
+    return timeline.build(closeups=evidence_stretches(result), opened=worst_device(result))
 
 
 def _known_finding(wanted: str) -> str:
@@ -67,6 +78,8 @@ def _known_finding(wanted: str) -> str:
 
     choices = ("top", "all", "none", *CODES)
     if wanted not in choices:
+        from difflib import get_close_matches
+
         near = get_close_matches(wanted, choices, n=1)
         hint = f"Did you mean {near[0]}?" if near else "docs/findings.md lists the codes."
         raise UsageError(f"there is no finding {wanted!r}.", hint)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 @command(
-    "How kernels and copies are classified, and why.",
     "0 done, 2 bad usage or unreadable file",
     "config",
 )

@@ -28,7 +28,6 @@ _SAME_EVERYWHERE = "ENUM_"
 
 
 @command(
-    "Copy a trace without what could identify anyone, to share it.",
     "0 done, 2 bad usage, unreadable file, or OUT exists",
 )
 @click.argument("trace", type=FilePath(), metavar="IN")

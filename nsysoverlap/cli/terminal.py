@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +16,12 @@ from ..core.errors import NsysOverlapError, UsageError
 from ..core.formatting import clean_text
 from ..core.output import write_atomically
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PIPED_WIDTH = 80
 MAX_WIDTH = 120
+HELP_WIDTH = 100
 _PATIENCE_S = 1.0
 _FRAME_S = 0.1
 _FRAMES = "|/-\\"
@@ -29,7 +31,22 @@ def stdout_width(output: Path | None) -> int:
     """Columns for text: those of the terminal up to 120, and 80 for a pipe or a file."""
     if not _on_terminal(output):
         return PIPED_WIDTH
-    return min(shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, MAX_WIDTH)
+    return min(_columns(), MAX_WIDTH)
+
+
+def help_width() -> int:
+    """Columns for help: two less than those of the terminal, 50 to 98, as click has it."""
+    return max(min(_columns(), HELP_WIDTH) - 2, 50)
+
+
+def _columns() -> int:
+    """Columns of the terminal, as `shutil` finds them, which takes longer to load than to run."""
+    with suppress(KeyError, ValueError):
+        if (columns := int(os.environ["COLUMNS"])) > 0:
+            return columns
+    with suppress(AttributeError, ValueError, OSError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or PIPED_WIDTH  # type: ignore[union-attr]
+    return PIPED_WIDTH
 
 
 def stdout_color(output: Path | None) -> bool:

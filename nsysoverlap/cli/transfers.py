@@ -11,7 +11,6 @@ from .terminal import emit_file, progress, say, to_stdout
 
 
 @command(
-    "List every transfer: time, bytes, rate, what hid it.",
     "0 done, 2 bad usage or unreadable file",
     *("trace", "output", *MEASURING),
 )

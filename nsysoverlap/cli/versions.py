@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 import sqlite3
-from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 from .._version import __version__
 from ..core.errors import ExportError
@@ -17,10 +19,22 @@ def versions() -> str:
     Nothing is run to find out, so that of an nsys on PATH the version may stay unknown.
     """
     runs_on = (
-        f"Python {platform.python_version()}, numpy {metadata.version('numpy')}, "
+        f"Python {platform.python_version()}, numpy {_numpy()}, "
         f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.machine()}"
     )
     return f"nsysoverlap {__version__}\n{runs_on}\n{_nsys()}"
+
+
+def _numpy() -> str:
+    """The version, as numpy's own file has it: neither numpy nor `importlib.metadata` is loaded."""
+    spec = find_spec("numpy")
+    file = Path(spec.origin or "").with_name("version.py") if spec else Path()
+    found = re.search(r'^version = "(.+)"', file.read_text() if file.is_file() else "", re.M)
+    if found:
+        return found[1]
+    from importlib.metadata import version
+
+    return version("numpy")
 
 
 def _nsys() -> str:

@@ -37,7 +37,6 @@ def _change_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @command(
-    "Replay steps with something different.",
     "0 done, 2 bad usage or unreadable file, 3 nothing can be predicted; what the trace shows and "
     "the reason are written all the same",
     *("trace", "output", "steps", "config", "kernels"),

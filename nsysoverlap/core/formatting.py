@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 NONE = "–"
 

@@ -6,13 +6,13 @@ count an instant twice. Times are int64; this module does not know what they are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import BoolArray, Int64Array
+from .records import dataclass
 
 _FEW = 4
 

@@ -7,7 +7,7 @@ makes the schema, both from the annotations; only that needs msgspec.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from fractions import Fraction
 from functools import cache
@@ -23,6 +23,7 @@ from typing import (
 )
 
 from .._version import __version__
+from .records import dataclass
 
 T = TypeVar("T")
 

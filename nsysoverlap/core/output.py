@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import NsysOverlapError, UsageError
 from .interrupts import interrupts_held
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HINTS = {
     errno.ENOENT: "Create the folder first.",
@@ -54,7 +56,7 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
                 file.writelines(pieces)
         else:
             # A link stays a link: what it points to is replaced.
-            _replace(Path(os.path.realpath(path)), pieces)
+            _replace(type(path)(os.path.realpath(path)), pieces)
     except OSError as error:
         raise _not_writable(path, error) from error
 
@@ -66,6 +68,9 @@ def _replace(target: Path, pieces: Iterable[bytes]) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~current_umask()
     name = None
+    # Imported here, for most results go to stdout.
+    import tempfile
+
     try:
         with interrupts_held():
             descriptor, name = tempfile.mkstemp(prefix=".nsysoverlap-", dir=target.parent)

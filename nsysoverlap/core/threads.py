@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,5 +24,8 @@ def each(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
     threads = min(usable_threads(threads), len(items))
     if threads < 2:
         return [work(item) for item in items]
+    # Imported where there are threads: it takes as long as a small table.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(threads) as executor:
         return list(executor.map(work, items))

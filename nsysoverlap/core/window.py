@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 
 from .errors import UsageError
+from .records import dataclass
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIME = re.compile(r"(?P<number>[+-]?\d+(\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)?", re.ASCII)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.relief import relief_curve
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.operations import TransferLabels, transfer_labels
 from ..measure.waiting import launch_of_transfers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from ..trace.contents import pid_of
 from ..trace.host import HostSide
 from .perfetto_events import quoted, slice_event

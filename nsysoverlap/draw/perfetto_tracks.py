@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from .perfetto_events import named
 
 FIRST_DEVICE = 1 << 24

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from .host_curve import thin_steps
 
 COLUMNS = 1500

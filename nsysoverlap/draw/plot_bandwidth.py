@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_rate, number_of
 from ..core.palette import COLORS
+from ..core.records import dataclass
 from ..core.window import Window
 from ..measure.case import DeviceCase
 from ..result.numbers import Overlap

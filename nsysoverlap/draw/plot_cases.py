@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..core.errors import UsageError
 from ..core.formatting import device_label
+from ..core.records import dataclass
 from ..core.window import Window
 from ..measure.case import DeviceCase
 from ..roles.rules import RuleSet

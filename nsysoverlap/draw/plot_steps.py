@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.formatting import number_of
 from ..core.palette import COLORS
+from ..core.records import dataclass
 from ..result.device_names import device_names
 from ..result.metrics import STEP_MEAN
 from ..result.model import OverlapReport

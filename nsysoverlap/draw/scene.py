@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ..core.errors import UsageError
 from ..core.formatting import format_bytes, format_ns
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.lanes import TRANSFER_ROLES
 from ..result.metrics import STEP_MEAN

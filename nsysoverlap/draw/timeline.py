@@ -7,13 +7,14 @@ activities (`timeline_blocks`); how many, and for how much of the block somethin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.operations import transfer_labels
 from ..measure.overlap import split

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import short_kernel
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..run.analysis import TraceCases
 from .timeline import DeviceTimeline, Lane, Stretches, Timeline, picked, with_host
 from .timeline_host import HostRow

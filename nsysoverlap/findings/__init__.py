@@ -21,6 +21,7 @@ from . import (
     memory,
     offload,
     rates,
+    rounds,
     streams,
     timing,
     traffic,
@@ -32,6 +33,7 @@ __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "f
 FINDERS: tuple[Finder, ...] = (
     *memory.FINDERS,
     *graphs.FINDERS,
+    *rounds.FINDERS,
     *traffic.FINDERS,
     *awaited.FINDERS,
     *streams.FINDERS,

@@ -12,6 +12,7 @@ from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import Context, Finder, Found
+from .engines import queued_since
 from .facts import (
     OFFLOAD_BYTES,
     a_step,
@@ -23,7 +24,7 @@ from .facts import (
     without_version,
 )
 from .streams import blocks_of
-from .waits import Waits, host_waits_of, kernel_text, waited_rows, waits_of
+from .waits import SOON_NS, Waits, host_waits_of, kernel_text, waited_rows, waits_of
 
 IDLE_NS = 1_000_000
 """Shorter stretches without any GPU work are launch latency."""
@@ -72,10 +73,12 @@ def host_waits(ctx: Context) -> Iterator[Found]:
 def d2h_awaited(ctx: Context) -> Iterator[Found]:
     """Compute waits for data that goes to the host: its copy holds up what comes after it.
 
-    Looks at D2H copies of pinned memory outside CUDA graphs; waits are told as for `late-h2d`.
-    Copies behind which other work is queued that compute needs are left to `head-of-line`.
+    Looks at D2H copies of pinned memory outside CUDA graphs; waits are told as for `late-h2d`. A
+    copy that holds the engine while the one that compute waits for is ready counts too. Copies
+    behind which other work is queued that compute needs are left to `head-of-line`.
 
-    **Cost**: time per step during which nothing hid such a copy and the next kernel waited for it.
+    **Cost**: time per step during which nothing hid such a copy and the next kernel waited for it,
+    or for one that stood behind it.
 
     **What helps**: wait for a copy only before its source is written or freed: a second buffer,
     more copies under way at once, `record_stream` in PyTorch; in JAX a
@@ -84,11 +87,12 @@ def d2h_awaited(ctx: Context) -> Iterator[Found]:
     **Silent** for less than 0.1 % of the time.
     """
     waits = []
-    for case in ctx.cases:
+    for i, case in enumerate(ctx.cases):
         mine = (case.rows.role == Role.D2H) & pinned_outside_graphs(case)
         held = waits_of(case).pick(mine)
         behind = blocks_of(case).by_row(len(case.rows), case.window.subtract(case.lanes.active))
-        waits.append(held.pick(2 * behind < held.by_row(len(case.rows))))
+        direct = held.pick(2 * behind < held.by_row(len(case.rows)))
+        waits.append(direct.joined(_engine_held(ctx, i, direct, mine)))
     cost = ctx.worth([wait.total_ns for wait in waits])
     if cost is None:
         return
@@ -152,6 +156,25 @@ def gpu_idle_beside_offload(ctx: Context) -> Iterator[Found]:
 
 
 FINDERS: tuple[Finder, ...] = (gpu_idle_beside_offload, d2h_awaited, host_waits)
+
+
+def _engine_held(ctx: Context, i: int, waits: Waits, mine: BoolArray) -> Waits:
+    """Exposed pieces of D2H copies that held the engine before others that were ready and that
+    compute waits for, `waits`: it waits for those in front of them as well.
+    """
+    case = ctx.cases[i]
+    behind, since = queued_since(case, ctx.measured[i], Role.D2H)
+    awaited = np.isin(behind, waits.transfer)
+    behind, since = behind[awaited], since[awaited]
+    start, pieces = case.rows.start_ns[behind], case.pieces
+    # The part that compute waits for directly ends a piece, and is counted already.
+    at = np.flatnonzero(mine[pieces.transfer] & (pieces.blocked_ns - pieces.start_ns > SOON_NS))
+    place = np.searchsorted(start, pieces.end_ns[at], side="left")
+    at, place = at[place < len(behind)], place[place < len(behind)]
+    kernel = waits.kernel[np.searchsorted(waits.transfer, behind[place])]
+    held = Waits(pieces.transfer[at], pieces.start_ns[at], pieces.blocked_ns[at], kernel)
+    queued = IntervalSet.from_spans(since, np.maximum(start, since))
+    return held.within(queued.intersect(case.window).subtract(case.lanes.opaque))
 
 
 def _by_name(names: Sequence[str], ns: Sequence[int]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray
 from ..core.formatting import format_bytes, format_ns
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..result.model import Effective, Slowdown, format_share
 from ..roles.rules import Role

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
@@ -108,13 +108,16 @@ def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
     )
 
 
-def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
-    """For how long each row of one direction was ready while another stream's held the engine."""
+def queued_since(
+    case: DeviceCase, measured: BoolArray, role: Role
+) -> tuple[Int64Array, Int64Array]:
+    """The rows (n,) of one direction that were ready while one of another stream held the engine,
+    and since when they were (n,); none of CUDA graphs.
+    """
     rows = case.rows
-    result = np.zeros(len(rows), np.int64)
     mine = np.flatnonzero((rows.role == role) & ~in_graph(case.classified, rows))
     if len(mine) < 2:
-        return result
+        return mine[:0], mine[:0]
     start, end, stream = rows.start_ns[mine], rows.end_ns[mine], rows.stream[mine]
     by_end = np.argsort(end, kind="stable")
     at = np.searchsorted(end[by_end], start, side="right") - 1
@@ -124,9 +127,16 @@ def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
     first, second = before[close], np.flatnonzero(close)
     free = ~depends(case, (stream[first], sent[first]), (stream[second], sent[second]))
     second = second[free]
-    since = _ready_ns(case, mine[second], sent[second])
-    engine = rows.select(mine).union
-    result[mine[second]] = engine.covered(since, start[second])
+    return mine[second], _ready_ns(case, mine[second], sent[second])
+
+
+def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
+    """For how long each row of one direction was ready while another stream's held the engine."""
+    result = np.zeros(len(case.rows), np.int64)
+    behind, since = queued_since(case, measured, role)
+    outside = ~in_graph(case.classified, case.rows)
+    engine = case.rows.select((case.rows.role == role) & outside).union
+    result[behind] = engine.covered(since, case.rows.start_ns[behind])
     return result
 
 

@@ -63,7 +63,7 @@ def with_gains(
 
 def _gain(model: Model, gone: BoolArray, law: ClockLaw | None) -> Gain:
     scenario = Scenario(_DROPPED)
-    changed = without(change(model, scenario), gone)
+    changed = without(model, change(model, scenario), gone)
     found: Prediction = of_changed(model, scenario, changed, law)
     base = (model.replayed or model.now).step_ns
     return Gain(base - found.step_high_ns, base - found.step_low_ns, _DROPPED)

@@ -8,14 +8,16 @@ import numpy as np
 
 from ..core.formatting import format_bytes, format_ns, number_of
 from ..measure.relief import Stays, relief_curve, stays
-from ..result.model import Evidence, Relief, format_share
+from ..result.model import Evidence, Memory, Relief, format_share
 from ..steps.labels import parse_label
 from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
-from .facts import MOST_ROWS, OFFLOAD_BYTES, a_step, named, size_text, xla_flag
+from .facts import MOST_ROWS, OFFLOAD_BYTES, a_step, named, size_text, waits_on_host, xla_flag
 
 LOW_RELIEF = 0.5
 """Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.
 """
+SHOWN_RELIEF = 0.1
+"""Share of the relief that has to show in the peak of device memory."""
 OFFLOAD_OPS = ("copy-start", "dynamic-update-slice-start")
 """HLO ops that XLA makes of offloading; on-device slices are other ops."""
 OFFLOAD_FLAG = "xla_gpu_enable_pipelined_host_offloading"
@@ -99,7 +101,60 @@ def offload_missing(ctx: Context) -> Iterator[Found]:
     )
 
 
-FINDERS: tuple[Finder, ...] = (round_trip, offload_missing)
+def relief_is_not_memory(ctx: Context) -> Iterator[Found]:
+    """Tensors are away at once, and the peak of device memory has not come down by them.
+
+    Relief is the most that offloading can free. Told where the manifest beside the trace says both
+    peaks, the program's and that of its control, which keeps the same tensors on the device; the
+    title says the difference.
+
+    **Cost**: none in time; what was to be won is missing.
+
+    **What helps**: look at what else is on the device at the peak (the compiler's buffer
+    assignment, `memory_analysis()` in JAX): optimizer state that is updated in one piece has its
+    old and its new values there together, and tensors in flight count on both sides. Keep on the
+    device what frees nothing.
+
+    **Silent** without both peaks, where a tenth of the relief or more shows in the peak, and where
+    less than half of what is offloaded was ever away at once (`round-trip` says that). A note
+    where the peak is at least no higher.
+    """
+    missing = {i: lost for i in range(len(ctx.cases)) if (lost := _not_freed(ctx, i)) is not None}
+    if not missing:
+        return
+    worst = max(missing, key=lambda i: missing[i])
+    device, more = ctx.devices[worst], missing[worst]
+    memory, relief = device.memory or Memory(), device.relief or Relief()
+    differs = f"{format_bytes(abs(more))} {'higher' if more > 0 else 'lower'} than"
+    same = "that of its control"
+    yield Cost(0, WARNING if more > 0 else NOTE).found(
+        title=(
+            f"Relief is not memory: {format_bytes(relief.relief_bytes)} were on the host at once, "
+            f"and the peak is {differs if more else 'equal to'} {same}"
+        ),
+        detail=(
+            f"Peak of device memory: {format_bytes(memory.peak_bytes or 0)}; of "
+            f"{memory.control or 'the control'}, which keeps the tensors: "
+            f"{format_bytes(memory.control_peak_bytes or 0)}."
+        ),
+        remedy=ctx.remedy("relief-is-not-memory", on_host=waits_on_host(ctx, worst)),
+    )
+
+
+FINDERS: tuple[Finder, ...] = (round_trip, offload_missing, relief_is_not_memory)
+
+
+def _not_freed(ctx: Context, i: int) -> int | None:
+    """Bytes by which the peak of case i is above its control's where relief should show in it."""
+    memory, relief = ctx.devices[i].memory, ctx.devices[i].relief
+    if memory is None or relief is None or not ctx.cases[i].steps:
+        return None
+    if memory.peak_bytes is None or memory.control_peak_bytes is None:
+        return None
+    if not relief.offloaded_bytes or relief.relief_bytes < LOW_RELIEF * relief.offloaded_bytes:
+        return None
+    more = memory.peak_bytes - memory.control_peak_bytes
+    return more if -more < SHOWN_RELIEF * relief.relief_bytes else None
 
 
 def _low_relief(ctx: Context, i: int) -> Relief | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int32Array, Int64Array
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph, launch_of_transfers
 from ..trace.contents import Activities

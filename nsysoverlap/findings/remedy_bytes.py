@@ -147,6 +147,25 @@ WHAT: dict[str, tuple[Remedy, ...]] = {
             "as soon as they are made and back only one layer before they are used.",
         ),
     ),
+    "relief-is-not-memory": (
+        Remedy(
+            "",
+            "What comes in before it goes out is on the device twice, old and new: update it piece "
+            "by piece, each as soon as its gradient is there, or leave it on the device.",
+            when=facts("on-host"),
+        ),
+        Remedy(
+            "JAX",
+            "Look at what else is on the device at the peak (compiled.memory_analysis(), or "
+            "XLA_FLAGS=--xla_dump_to for the buffer assignment): tensors in flight and temporaries "
+            "of the schedule. Save on the device what frees nothing, or offload in more layers.",
+        ),
+        Remedy(
+            "",
+            "Look at what else is on the device at the peak: tensors in flight, caches of the "
+            "allocator. Keep on the device what frees nothing.",
+        ),
+    ),
     "offload-missing": (
         Remedy(
             "MaxText",
@@ -163,6 +182,14 @@ WHAT: dict[str, tuple[Remedy, ...]] = {
         Remedy("", "Check that the setting that asks for offloading has reached the program."),
     ),
     "offloaded-again": (
+        Remedy(
+            "PyTorch",
+            "Keep a cache on the device, quantized or with a sliding window, or send only the new "
+            "positions. Weights did not change: diffusers' enable_group_offload(use_stream=True) "
+            "and accelerate keep the host's copy and send nothing back.",
+            when=facts("unchanged"),
+            cost="device memory for the cache",
+        ),
         Remedy(
             "SGLang",
             "Incremental offload of the decode server sends only new pages.",

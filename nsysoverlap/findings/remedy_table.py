@@ -13,12 +13,13 @@ Where a fact is asked for, it is one of:
 - `pinned-no-faster`, the pinned copies of the trace are no faster than the pageable ones
 - `c2c`, GPU and CPU are joined by NVLink-C2C
 - `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
+- `unchanged`, what goes out is what had come in
 - `small`, the finding costs less than the flag behind it is known to win elsewhere
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..core.records import dataclass
 
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 PIPELINED = "xla_gpu_enable_pipelined_host_offloading"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_at, format_ms, format_ns, short_kernel
 from ..core.intervals import IntervalSet, merge_groups
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from ..roles.rules import Role

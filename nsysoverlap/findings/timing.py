@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import format_ns
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.lanes import Transfers
 from ..result.model import format_share

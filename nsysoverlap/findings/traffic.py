@@ -1,69 +1,27 @@
-"""What goes over the link: too much for it, the same again, or hardly anything."""
+"""What goes over the link: too much for it, or hardly anything."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns, format_share, number_of
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import NOTE, Context, Cost, Finder, Found
-from .facts import OFFLOAD_BYTES, a_step, copies, pinned_outside_graphs, size_text, spans
+from .facts import a_step, copies, pinned_outside_graphs, size_text, spans
 
 BUSY_SHARE = 0.95
 """A copy engine that is busy for this share of a phase leaves no room for another schedule."""
 LEAST_COPIES = 4
 """So many copies make a phase."""
-GROWTH = 0.02
-"""What grows by no more each time is the same data with a little that is new."""
-LEAST_ROUNDS = 3
 IMMATERIAL = 1000
 """Transfers of less than one part in so many of the time are not what takes it."""
-
-
-def offloaded_again(ctx: Context) -> Iterator[Found]:
-    """The same data goes to the host again and again, a little larger each time.
-
-    So a KV cache is offloaded that grows by a token: the whole cache of every layer leaves anew,
-    though only one position changed. Told by the sizes of D2H copies of at least 1 MB: three rounds
-    or more, each at most 2 % larger than the one before.
-
-    **Cost**: time per step during which a copy of a later round was exposed.
-
-    **What helps**: keep the data on the device, send only what is new, or use a cache of fixed size
-    (a sliding window, a quantized or static cache).
-
-    **Silent** for less than 0.1 % of the time, and for data that does not grow: whether it changed
-    cannot be told.
-    """
-    rounds = [_rounds(ctx, i) for i in range(len(ctx.cases))]
-    again = ctx.rows().of(tuple(found.again for found in rounds))
-    lost = again.exposed
-    cost = ctx.worth(lost)
-    if cost is None:
-        return
-    most = rounds[lost.index(max(lost))]
-    yield cost.found(
-        title=(
-            f"The same data goes to the host {most.n:,} times: {format_bytes(most.same_bytes)} for "
-            f"{format_bytes(most.new_bytes)} that are new"
-        ),
-        detail=(
-            f"Rounds of {format_bytes(most.first_bytes)}, each a little larger than the one "
-            "before, as of a cache that grows by one position."
-        ),
-        remedy=ctx.remedy("offloaded-again"),
-        evidence=again.examples(
-            lambda i, row, ns: f"{size_text(ctx, i, row)} again, {format_ns(ns)} exposed"
-        ),
-        rows=again,
-    )
 
 
 def link_bound(ctx: Context) -> Iterator[Found]:
@@ -156,53 +114,7 @@ def immaterial_transfers(ctx: Context) -> Iterator[Found]:
     )
 
 
-FINDERS: tuple[Finder, ...] = (
-    offloaded_again,
-    link_bound,
-    one_time_transfers,
-    immaterial_transfers,
-)
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """D2H copies that send the same data again, and how much of it was new."""
-
-    again: BoolArray
-    n: int = 0
-    first_bytes: int = 0
-    same_bytes: int = 0
-    new_bytes: int = 0
-
-
-def _rounds(ctx: Context, i: int) -> _Rounds:
-    """The longest series of rounds of one device."""
-    rows = ctx.cases[i].rows
-    mine = np.flatnonzero(
-        ctx.measured[i] & (rows.role == Role.D2H) & (rows.n_bytes >= OFFLOAD_BYTES)
-    )
-    size = rows.n_bytes[mine]
-    begins = np.flatnonzero(np.diff(size, prepend=-1))
-    each, count = size[begins], np.diff(np.append(begins, len(size)))
-    grows = (each[1:] > each[:-1]) & (each[1:] <= each[:-1] * (1 + GROWTH))
-    # Series of runs of one size each; of equals the first.
-    series = np.cumsum(np.concatenate(([True], ~grows)))[: len(each)]
-    again = np.zeros(len(rows), np.bool_)
-    if not len(each):
-        return _Rounds(again)
-    longest = int(np.argmax(np.bincount(series)))
-    own = np.flatnonzero(series == longest)
-    if len(own) < LEAST_ROUNDS:
-        return _Rounds(again)
-    again[mine[begins[own[1]] : begins[own[-1]] + count[own[-1]]]] = True
-    later, before = own[1:], own[:-1]
-    return _Rounds(
-        again=again,
-        n=len(own),
-        first_bytes=int(each[own[0]] * count[own[0]]),
-        same_bytes=int((each[before] * count[later]).sum()),
-        new_bytes=int(((each[later] - each[before]) * count[later]).sum()),
-    )
+FINDERS: tuple[Finder, ...] = (link_bound, one_time_transfers, immaterial_transfers)
 
 
 @dataclass(frozen=True)

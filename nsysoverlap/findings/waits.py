@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, short_kernel
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from .context import Context, Rows
@@ -37,6 +38,30 @@ class Waits:
         columns = (self.transfer, self.start_ns, self.end_ns, self.kernel)
         return Waits(*(column[mine] for column in columns))
 
+    def joined(self, others: Waits) -> Waits:
+        """These and others, by transfer, then time."""
+        columns = [
+            np.concatenate((getattr(self, f.name), getattr(others, f.name))) for f in fields(Waits)
+        ]
+        order = np.lexsort((columns[1], columns[0]))
+        return Waits(*(column[order] for column in columns))
+
+    def within(self, where: IntervalSet) -> Waits:
+        """The parts inside a set of instants."""
+        # Intervals of `where` that reach into wait k are lo[k] .. hi[k] - 1.
+        lo = np.searchsorted(where.ends, self.start_ns, side="right")
+        hi = np.searchsorted(where.starts, self.end_ns, side="left")
+        count = np.where(self.end_ns > self.start_ns, np.maximum(hi - lo, 0), 0)
+        wait = np.repeat(np.arange(len(count)), count)
+        at = np.arange(len(wait)) - np.repeat(np.cumsum(count) - count, count)
+        at += np.repeat(lo, count)
+        return Waits(
+            transfer=self.transfer[wait],
+            start_ns=np.maximum(self.start_ns[wait], where.starts[at]),
+            end_ns=np.minimum(self.end_ns[wait], where.ends[at]),
+            kernel=self.kernel[wait],
+        )
+
     @property
     def total_ns(self) -> int:
         """Time waited; waits for two copies at once count once."""
@@ -63,9 +88,8 @@ def waits_of(case: DeviceCase) -> Waits:
     guess &= ~in_graph(case.classified, rows)[pieces.transfer]
     guess[guess] = kernel_start[kernel[guess]] - end[guess] <= SOON_NS
     start = np.where(guess, pieces.start_ns, start)
-    return _clipped(
-        Waits(pieces.transfer, start, end, kernel), case.window.subtract(case.lanes.opaque)
-    )
+    told = Waits(pieces.transfer, start, end, kernel)
+    return told.within(case.window.subtract(case.lanes.opaque))
 
 
 def host_waits_of(case: DeviceCase) -> Waits:
@@ -74,7 +98,7 @@ def host_waits_of(case: DeviceCase) -> Waits:
     """
     pieces = case.pieces
     held = Waits(pieces.transfer, pieces.held_ns, pieces.blocked_ns, pieces.holder)
-    return _clipped(held, case.window.subtract(case.lanes.opaque))
+    return held.within(case.window.subtract(case.lanes.opaque))
 
 
 def waited_rows(ctx: Context, waits: Sequence[Waits]) -> Rows:
@@ -94,19 +118,3 @@ def kernel_text(ctx: Context, waits: Sequence[Waits]) -> Callable[[int, int, int
         return f"{size_text(ctx, i, row)}, {kernel} waited {format_ns(ns)} for it"
 
     return text
-
-
-def _clipped(waits: Waits, where: IntervalSet) -> Waits:
-    """The parts of the waits inside a set of instants."""
-    # Intervals of `where` that reach into wait k are lo[k] .. hi[k] - 1.
-    lo = np.searchsorted(where.ends, waits.start_ns, side="right")
-    hi = np.searchsorted(where.starts, waits.end_ns, side="left")
-    count = np.where(waits.end_ns > waits.start_ns, np.maximum(hi - lo, 0), 0)
-    wait = np.repeat(np.arange(len(count)), count)
-    at = np.arange(len(wait)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(lo, count)
-    return Waits(
-        transfer=waits.transfer[wait],
-        start_ns=np.maximum(waits.start_ns[wait], where.starts[at]),
-        end_ns=np.minimum(waits.end_ns[wait], where.ends[at]),
-        kernel=waits.kernel[wait],
-    )

@@ -45,6 +45,7 @@ CHECKS: tuple[Check, ...] = (
     capture.launches_without_rows,
     capture.profiler_overhead,
     content.unproven_devices,
+    content.manifest_unreadable,
     capture.derived,
     capture.diagnostics,
 )

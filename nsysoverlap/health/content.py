@@ -54,6 +54,18 @@ def no_transfers(case: Case) -> Iterator[HealthEntry]:
     yield HealthEntry("no-transfers", "note", f"No host transfers {what}.", hint)
 
 
+def manifest_unreadable(case: Case) -> Iterator[HealthEntry]:
+    """A manifest beside the trace that cannot be understood."""
+    manifest = case.classified.trace.info.manifest
+    if manifest is not None and manifest.problem:
+        yield HealthEntry(
+            "manifest-unreadable",
+            "warning",
+            f"{manifest.name} beside the trace {manifest.problem}, so peak memory is not known.",
+            "docs/record.md shows what a manifest holds; or remove it.",
+        )
+
+
 def unknown_copies(case: Case) -> Iterator[HealthEntry]:
     """Copies of a kind unknown here."""
     kinds = case.classified.trace.copies.copy_kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from ..core.errors import ConfigError, NsysOverlapError
 from ..core.formatting import number_of
 from ..core.json_model import Document, plain
 from ..core.output import write_atomically
+from ..core.records import dataclass
 from ..result.metrics import METRICS, Metric, Scope
 from ..result.model import DIRECTIONS, OperationReport, OverlapReport
 from ..result.model import FORMAT as REPORT_FORMAT

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.records import dataclass
 from ..result.model import OverlapReport
 
 Floats = NDArray[np.float64]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core.late import late
 from ..core.limits import Unit
+from ..core.records import dataclass
 from ..result.metrics import METRICS, Scope
 from ..result.model import DIRECTIONS, Finding, OperationReport, OverlapReport
 from ..result.numbers import BUDGET_ROLES

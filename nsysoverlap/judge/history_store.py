@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, UsageError
+from ..core.records import dataclass
 from ..result.model import OperationReport, OverlapReport
 from .history_database import HINT, Told, open_database, say_nothing
 

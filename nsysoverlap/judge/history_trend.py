@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from ..core.formatting import number_of
+from ..core.records import dataclass
 from ..result.metrics import Metric, Scope
 from ..result.model import OperationReport, OverlapReport
 from ..result.scopes import Measured

@@ -4,6 +4,7 @@
 require_transfers = "8GiB"         # or true
 min_hidden = "90%"                 # also min_hidden_h2d, min_hidden_d2h, min_covered, min_relief
 max_exposed_ms = 12.5
+max_peak_gib = 28.6                # by the manifest beside the trace
 max_drop = 1                       # points, against baseline
 max_exposed_growth = "5%"
 max_gain_ms = 20
@@ -19,13 +20,13 @@ import operator
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError, UsageError
 from ..core.limits import Unit, parse_limit, parse_percent
+from ..core.records import dataclass
 from ..result.metrics import METRICS, Metric, Scope, parse_metric
 
 _MINIMA = {
@@ -39,6 +40,7 @@ KEYS = (
     "require_transfers",
     *_MINIMA,
     "max_exposed_ms",
+    "max_peak_gib",
     "max_drop",
     "max_exposed_growth",
     "max_gain_ms",
@@ -160,6 +162,11 @@ def _simple(values: Mapping[str, tuple[str, Any]]) -> Iterable[Requirement]:
         name, text = values["max_exposed_ms"]
         limit = parse_limit(text, Unit.TIME, name)
         yield Requirement(METRICS["both.exposed_ms"], None, "<=", limit, f"{name} {text}")
+    if "max_peak_gib" in values:
+        name, text = values["max_peak_gib"]
+        limit = parse_limit(f"{text.strip().removesuffix('GiB')}GiB", Unit.BYTES, name)
+        peak = METRICS["peak_bytes"]
+        yield Requirement(peak, peak.default_scope, "<=", limit, f"{name} {text}")
 
 
 def _percent(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
 from ..core.late import late
+from ..core.records import dataclass
 from ..result.metrics import Metric, Scope
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..core.window import EARLIEST, LATEST, Window
 from ..result.model import Overlap
 from ..roles.rules import Classified, Role

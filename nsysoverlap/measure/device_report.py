@@ -8,6 +8,7 @@ from ..result.model import (
     DeviceReport,
     Gpu,
     LinkReport,
+    Memory,
     OpaqueBounds,
     OutsideSteps,
     Relief,
@@ -52,6 +53,7 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
         steps=steps,
         outside_steps=_outside(case, splits),
         relief=_relief(case, steps),
+        memory=_memory(case),
         effective=measure_effective(case),
         bounds=measure_bounds(case, measured["both"], budget, steps),
     )
@@ -97,6 +99,20 @@ def _relief(case: DeviceCase, steps: tuple[StepReport, ...]) -> Relief | None:
     if not windows:
         return None
     return measure_relief(case.offloading, windows, comes_in_first=False)[0]
+
+
+def _memory(case: DeviceCase) -> Memory | None:
+    """What the manifest beside the trace says, of each of its devices; None without one."""
+    manifest = case.classified.trace.info.manifest
+    if manifest is None or manifest.problem:
+        return None
+    return Memory(
+        manifest.peak_bytes,
+        manifest.planned_bytes,
+        manifest.host_bytes,
+        manifest.control,
+        manifest.control_peak_bytes,
+    )
 
 
 def _link(device: Device, transfers: Transfers, override: LinkOverride | None) -> LinkReport:

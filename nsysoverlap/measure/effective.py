@@ -9,12 +9,11 @@ runs 25 % longer beside NCCL, which is not the transfers' doing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..result.model import Effective, Rate, Slowdown
 from ..result.parts import MAX_SPREAD
 from ..roles.rules import Role

@@ -6,13 +6,14 @@ The lanes of a device are merged over its streams and processes; transfers keep 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, Int64Array, UInt8Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 
 TRANSFER_ROLES = {

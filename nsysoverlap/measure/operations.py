@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int32Array, Int64Array
+from ..core.records import dataclass
 from ..core.threads import each
 from ..result.model import Attribution, OperationReport, Overlap
 from ..roles.rules import Role

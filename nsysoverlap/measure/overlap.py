@@ -7,12 +7,12 @@ measured by looking up lengths, so two thousand steps cost no more than one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..result.model import Overlap, TimeBudget
 from ..roles.rules import Role
 from .lanes import Lanes, Transfers

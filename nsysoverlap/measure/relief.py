@@ -7,11 +7,11 @@ its device memory can go, and falls at the start of its H2D, when it needs that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..result.model import Relief
 from ..roles.rules import Role
 from .lanes import Transfers

@@ -11,13 +11,13 @@ the host did, compute did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.stalls import Stalls

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from ..core.arrays import BoolArray
 from ..core.json_model import Count, Document, Share
+from ..core.records import dataclass
 from .bound import OrderBound
 from .outcome import DIRECTIONS, Outcome
 from .path import CriticalPath

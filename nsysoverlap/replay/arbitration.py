@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import permutations
+
+from ..core.records import dataclass
 
 SAME_STREAM_WITHIN_NS = 3_000
 """The next copy of the stream whose copy just ended still goes first when ready so soon."""

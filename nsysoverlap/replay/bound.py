@@ -7,10 +7,10 @@ in which they are issued now, on the engines as they are, with compute at its tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.records import dataclass
 from .engine import CycleError
 from .moves import Matching
 from .outcome import Outcome

@@ -6,12 +6,13 @@ all steps but the one that is replayed, so that no step is explained by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from .arbitration import Arbitration, Decision, learn
 from .calls import LONG_AGO_NS
 from .engine import Plan, Replayed, prepare, replay

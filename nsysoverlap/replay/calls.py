@@ -8,11 +8,11 @@ that end right after all earlier GPU work, and launches into a full queue.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..steps.launches import Launches
 from ..steps.stalls import PAUSE_NS, RESUMED_NS, Stalls
 from ..trace.contents import Trace

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..core.records import dataclass
 from .arbitration import Arbitration
 from .calls import LONG_AGO_NS
 from .graph import Graph

@@ -5,9 +5,8 @@ None of it was tested on those GPUs: kernels are scaled by class, the schedule s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..core.errors import UsageError
+from ..core.records import dataclass
 
 
 @dataclass(frozen=True)

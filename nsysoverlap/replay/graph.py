@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from ..steps.launches import Launches
 from ..trace.contents import Trace
 from ..trace.host import HostSide

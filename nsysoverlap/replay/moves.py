@@ -8,11 +8,12 @@ H2D is released by the end of its own D2H, and the kernels that wait for it stil
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from .calls import LONG_AGO_NS
 from .graph import Edge, Graph
 from .replayed import COPIES, Operations, OpKind

@@ -9,11 +9,11 @@ That order is kept as an edge, for it is the only one that a trace can show.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int64Array
+from ..core.records import dataclass
 from .replayed import COPIES, Operations, OpKind
 
 LATE_NS = 20_000

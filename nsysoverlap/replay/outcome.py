@@ -6,13 +6,13 @@ Times of operations, replayed or traced, are measured by the same code as a repo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..measure.lanes import Lanes, Transfers
 from ..measure.overlap import split
 from ..measure.relief import measure_relief, median_relief

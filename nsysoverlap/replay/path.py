@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.records import dataclass
 from .engine import Replayed
 from .prepared import Model, times
 from .replayed import OpKind

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.records import dataclass
 from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw
 from .outcome import Outcome
 from .prepared import Model
@@ -56,7 +56,7 @@ def of_changed(
     """The same for what a scenario has changed already."""
     plain = run(model, changed)
     settled = by_law(model, changed, plain, law or DEFAULT_LAW)
-    if law is not None:
+    if law is not None and law.on_kernels:
         middle = settled.step_ns
         spread = CALIBRATED_SPREAD if settled.step_ns != plain.step_ns else 0.0
         low, high = round(middle * (1 - spread)), round(middle * (1 + spread))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import number_of
 from ..core.intervals import IntervalSet
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow
@@ -24,6 +24,7 @@ from .calibrate import Calibrated, calibrate
 from .engine import CycleError, Replayed
 from .graph import build_graph
 from .outcome import Borders, Outcome, find_borders, outcome
+from .packing import packed_by
 from .replayed import UNKNOWN, WORK, Operations, Segment, operations, segment
 
 MOST_ERROR = 0.02
@@ -51,6 +52,8 @@ class Model:
     withheld: str | None
     is_matrix_kernel: BoolArray
     """Which operations are matrix products and attention, bound by arithmetic; shape (n,)."""
+    packs: Int64Array
+    """For each operation the D2H that it only lays a tensor out for, -1 for none; shape (n,)."""
 
     @property
     def operations(self) -> Operations:
@@ -130,7 +133,8 @@ def build_model(
     except CycleError:
         withheld = withheld or "the order of work in the trace contradicts itself"
     matrix = _matrix_kernels(classified, ops)
-    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix)
+    packs = packed_by(classified.trace, ops)
+    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix, packs)
     error = model.error
     if withheld is None and error is not None and abs(error) > MOST_ERROR:
         reason = (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from ..core.errors import UsageError
 from ..core.formatting import number_of
 from ..core.patterns import bounded
+from ..core.records import dataclass
 from .gpus import gpu_speed, traced_gpu
 from .scenario import Link, Scenario
 

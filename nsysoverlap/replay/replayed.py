@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array, UInt8Array
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.errors import UsageError
+from ..core.formatting import number_of
+from ..core.records import dataclass
 from .calibrate import Calibrated
 from .engine import prepare
 from .moves import Matching, move_copies
@@ -96,7 +98,7 @@ def change(
     )
     changed.duration_ns[ops.fixed] = ops.duration_ns[ops.fixed]
     if scenario.drop is not None:
-        changed = without(changed, _named(ops, scenario, op_names() if op_names else []))
+        changed = without(model, changed, _named(ops, scenario, op_names() if op_names else []))
     if scenario.moves:
         graph = move_copies(
             changed.calibrated.plan.graph,
@@ -150,10 +152,19 @@ def _named(ops: Operations, scenario: Scenario, names: list[str]) -> BoolArray:
     return gone
 
 
-def without(changed: Changed, gone: BoolArray) -> Changed:
-    """The operations of `gone` (n,) take no time and no engine, and nobody waits for them."""
+def without(model: Model, changed: Changed, gone: BoolArray) -> Changed:
+    """The operations of `gone` (n,) take no time and no engine, and nobody waits for them.
+
+    Kernels that only lay a tensor out for one of these copies go with it.
+    """
+    packing = (model.packs >= 0) & gone[model.packs]
+    notes = changed.notes
+    if packing.any():
+        n = round(np.count_nonzero(packing) / model.segment.n_steps)
+        kernels = number_of(n, "kernel")
+        notes += (f"with the copies go {kernels} a step that only laid tensors out for them",)
     calibrated = changed.calibrated
-    graph, free = calibrated.plan.graph, gone & ~calibrated.operations.fixed
+    graph, free = calibrated.plan.graph, (gone | packing) & ~calibrated.operations.fixed
     dropped = set(np.flatnonzero(free).tolist())
     graph = graph.without([edge for edge in graph.awaited if edge[0] in dropped])
     graph = replace(graph, engine=np.where(free, -1, graph.engine)).prompt(dropped)
@@ -162,4 +173,5 @@ def without(changed: Changed, gone: BoolArray) -> Changed:
         calibrated=replace(calibrated, plan=prepare(graph)),
         duration_ns=np.where(free, 0, changed.duration_ns),
         kept=changed.kept & ~gone,
+        notes=notes,
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.json_model import Count
+from ..core.records import dataclass
 from .engine import Replayed
 from .prepared import Model
 from .replayed import COPIES

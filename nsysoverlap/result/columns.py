@@ -7,7 +7,7 @@ gate and the tables of the documentation derive from these entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Flag, auto
 from functools import reduce
 from operator import or_
@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.formatting import NONE
 from ..core.limits import Unit
+from ..core.records import dataclass
 
 Row = TypeVar("Row")
 Owner = TypeVar("Owner")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
+from ..core.records import dataclass
 from ..trace.contents import Copies, Kernels, Trace
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from .columns import Column, Place, at, lifted
 from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport
-from .quantities import OVERLAP, RELIEF
+from .quantities import MEMORY, OVERLAP, RELIEF
 from .tables import DEVICE, FINDING, HEALTH, KERNEL, OPERATION, STEP, STREAM, own, words
 
 if TYPE_CHECKING:
@@ -138,12 +138,13 @@ _DIRECTED = "are there once for each direction, with {} before their names."
 
 FRAMES: Mapping[str, Frame] = {
     "devices": Frame(
-        "A row per device and direction; relief is of the device, the same in each of its rows, "
-        "and of the middle step where there are steps.",
+        "A row per device and direction; relief and memory are of the device, the same in each "
+        "of its rows, relief of the middle step where there are steps.",
         (
             *_held(DEVICE),
             words("direction", "h2d, d2h, both, unified_h2d or unified_d2h"),
             *lifted(RELIEF, lambda held: held.of.relief),
+            *lifted(MEMORY, lambda held: held.of.memory),
             *lifted(OVERLAP, lambda held: getattr(held.of, held.direction)),
         ),
         lambda report: [

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from ..core.errors import UsageError
 from ..core.limits import Unit
+from ..core.records import dataclass
 from .columns import Column
-from .model import DIRECTIONS, UNIFIED_DIRECTIONS, Overlap, Relief, TimeBudget
+from .model import DIRECTIONS, UNIFIED_DIRECTIONS, Memory, Overlap, Relief, TimeBudget
 from .numbers import BUDGET_ROLES
-from .quantities import OVERLAP, RELIEF
+from .quantities import MEMORY, OVERLAP, RELIEF
 
 
 class Scope(StrEnum):
@@ -65,6 +65,7 @@ class Part:
     overlaps: Mapping[str, Overlap]
     budget: TimeBudget
     relief: Relief | None = None
+    memory: Memory | None = None
     step_ns: int | None = None
     unclear: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
@@ -148,6 +149,21 @@ def _of_relief(column: Column[Relief]) -> Take:
     return take
 
 
+_SAY_MEMORY = "docs/record.md shows how a program leaves its peak beside the trace."
+
+
+def _of_memory(column: Column[Memory]) -> Take:
+    def take(part: Part) -> Fraction:
+        if part.memory is None:
+            raise NoValueError(f"no manifest lies beside {part.name}", _SAY_MEMORY)
+        value = column.take(part.memory)
+        if value is None:
+            raise NoValueError(f"the manifest of {part.name} says no {column.name}", _SAY_MEMORY)
+        return Fraction(value)
+
+    return take
+
+
 def _budget(role: str) -> Take:
     def take(part: Part) -> Fraction:
         if (part.budget.opaque_ns or part.unclear) and role != "opaque":
@@ -188,6 +204,12 @@ METRICS: Mapping[str, Metric] = {
             for c in RELIEF
             if c.metric
         ),
+        *(
+            Metric(
+                c.metric, c.unit, c.meaning, _of_memory(c), c.more_is_better, Scope.WORST_DEVICE
+            )
+            for c in MEMORY
+        ),
         Metric(
             "step_ms", Unit.TIME, "time of a step; its scope is `step-median` unless another is "
             "given", _step_time, False, Scope.STEP_MEDIAN,
@@ -201,6 +223,9 @@ METRICS: Mapping[str, Metric] = {
         ),
     )
 }  # fmt: skip
+
+
+_OF_MEMORY = frozenset(column.name for column in MEMORY)
 
 
 def parse_metric(text: str, what: str) -> tuple[Metric, Scope]:
@@ -221,6 +246,10 @@ def parse_metric(text: str, what: str) -> tuple[Metric, Scope]:
         raise UsageError(
             f"{what}: step_ms has no scope {scope.value}.",
             "Use step-median, step-mean or worst-step.",
+        )
+    if metric.name in _OF_MEMORY and scope not in (Scope.WORST_DEVICE, Scope.WORST_RANK):
+        raise UsageError(
+            f"{what}: {metric.name} has no scope {scope.value}.", "Use worst-device or worst-rank."
         )
     if scope is Scope.STEP_MEAN and metric.unit in (Unit.SHARE, Unit.RATE):
         raise UsageError(

@@ -7,13 +7,14 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.formatting import device_label, number_of
-from ..core.json_model import Count, Document, GbPerS, OneOf, Share, Span, plain
+from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Share, Span, plain
 from ..core.late import late
-from .numbers import WAITS, Overlap, Relief, TimeBudget, format_share, share
+from ..core.records import dataclass
+from .numbers import WAITS, Memory, Overlap, Relief, TimeBudget, format_share, share
 from .parts import (
     Attribution,
     Bounds,
@@ -60,6 +61,7 @@ __all__ = [
     "HealthEntry",
     "KernelReport",
     "LinkReport",
+    "Memory",
     "OpaqueBounds",
     "OperationReport",
     "OutsideSteps",
@@ -142,7 +144,8 @@ class DeviceReport:
     """One device of one trace over one window.
 
     `pid` is None where processes share the GPU. `outside_steps` is None without steps. `relief` is
-    over the whole window, or the median over steps where there are steps.
+    over the whole window, or the median over steps where there are steps. `memory` is that of the
+    whole run.
     """
 
     trace: str
@@ -160,6 +163,7 @@ class DeviceReport:
     opaque_bounds: OpaqueBounds | None = None
     outside_steps: OutsideSteps | None = None
     relief: Relief | None = None
+    memory: Later[Memory | None] = None
     effective: Effective | None = None
     bounds: Bounds | None = None
     streams: tuple[StreamReport, ...] = ()

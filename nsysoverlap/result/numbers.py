@@ -6,15 +6,17 @@ Field names carry units: `_ns` nanoseconds, `bytes` bytes, `_share` a float 0..1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Annotated, Any, ClassVar
 
 from ..core.formatting import format_share
 from ..core.json_model import Count, GbPerS, Later, Limits, Share, Unseen, plain
+from ..core.records import dataclass
 
 __all__ = [
     "BUDGET_ROLES",
     "WAITS",
+    "Memory",
     "Overlap",
     "Relief",
     "TimeBudget",
@@ -150,3 +152,32 @@ class Relief:
     def relief_share(self) -> Annotated[float, Limits(ge=0)] | None:
         """How much of what was offloaded was ever away at once; None where nothing was."""
         return share(self.relief_bytes, self.offloaded_bytes)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of one device as the manifest beside its trace says it; None where it does not.
+
+    `allocated_peak_bytes` is the most the allocator had in use, `planned_bytes` what the compiler
+    asks for, `host_bytes` pinned memory of the host. `control_peak_bytes` is the peak of `control`,
+    the run that keeps the same tensors on the device.
+    """
+
+    allocated_peak_bytes: Count | None = None
+    planned_bytes: Count | None = None
+    host_bytes: Count | None = None
+    control: str | None = None
+    control_peak_bytes: Count | None = None
+    json_last: ClassVar = ("peak_bytes",)
+
+    @classmethod
+    def restored(cls, known: Mapping[str, Any]) -> Memory:
+        """From the values of a file, of which the peak follows from others."""
+        return cls(**{name: known[name] for name in known if name not in cls.json_last})
+
+    @property
+    def peak_bytes(self) -> Count | None:
+        """Most device memory in use; where no allocator says, what the compiler asks for."""
+        return (
+            self.planned_bytes if self.allocated_peak_bytes is None else self.allocated_peak_bytes
+        )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
 
 from ..core.json_model import Count, End, GbPerS, Inline, Later, OneOf, Share
+from ..core.records import dataclass
 from .numbers import Overlap, Relief, TimeBudget, share
 
 

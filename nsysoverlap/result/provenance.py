@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from ..core.json_model import Count, Later, OneOf, Severity
+from ..core.records import dataclass
 from .parts import ReplayReport
 
 

@@ -1,4 +1,4 @@
-"""What can be told of the transfers of one direction, of a time budget, and of relief."""
+"""What can be told of the transfers of one direction, of a time budget, of relief and of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import attrgetter
 from ..core.formatting import NONE, format_bytes, format_share
 from ..core.limits import Unit
 from .columns import Column, Place
-from .numbers import BUDGET_ROLES, Overlap, Relief, TimeBudget
+from .numbers import BUDGET_ROLES, Memory, Overlap, Relief, TimeBudget
 
 _EVERYWHERE = Place.FRAME | Place.STORED
 
@@ -187,4 +187,17 @@ RELIEF: tuple[Column[Relief], ...] = (
         lambda r: exactly(r.relief_bytes, r.offloaded_bytes), "relief share", Place.FRAME,
         "relief", True, absent=" offloaded nothing that came back",
     ),
+)  # fmt: skip
+
+MEMORY: tuple[Column[Memory], ...] = tuple(
+    Column(name, Unit.BYTES, meaning, attrgetter(name), heading, Place.FRAME, name, False)
+    for name, heading, meaning in (
+        (
+            "peak_bytes", "peak",
+            "most device memory in use, by the manifest beside the trace: as the allocator says, "
+            "else as the compiler planned",
+        ),
+        ("planned_bytes", "planned", "device memory that the compiler asks for, by the manifest"),
+        ("host_bytes", "pinned", "pinned memory of the host, by the manifest"),
+    )
 )  # fmt: skip

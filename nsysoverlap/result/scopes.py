@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core.formatting import number_of
+from ..core.records import dataclass
 from .device_names import device_names, rank_name
 from .metrics import Metric, NoValueError, Part, Scope
 from .model import (
     DIRECTIONS,
     UNIFIED_DIRECTIONS,
     DeviceReport,
+    Memory,
     Overlap,
     OverlapReport,
     Relief,
@@ -83,6 +84,7 @@ def _sum(name: str, devices: Sequence[DeviceReport]) -> Part:
         },
         budget=sum((d.time_budget for d in devices), TimeBudget()),
         relief=_sum_relief(devices),
+        memory=_most_memory(devices),
         unclear=frozenset().union(*(_unclear(device) for device in devices)),
         absent=_absent(devices),
     )
@@ -96,6 +98,22 @@ def _sum_relief(devices: Sequence[DeviceReport]) -> Relief | None:
         sum(r.relief_bytes for r in known),
         sum(r.offloaded_bytes for r in known),
         sum(r.excluded_bytes for r in known),
+    )
+
+
+def _most_memory(devices: Sequence[DeviceReport]) -> Memory | None:
+    """The most of each size over the devices; None where the memory of one is not known."""
+    known = [device.memory for device in devices if device.memory is not None]
+    if len(known) < len(devices) or not known:
+        return None
+
+    def most(sizes: Sequence[int | None]) -> int | None:
+        return None if None in sizes else max(size or 0 for size in sizes)
+
+    return Memory(
+        allocated_peak_bytes=most([m.peak_bytes for m in known]),
+        planned_bytes=most([m.planned_bytes for m in known]),
+        host_bytes=most([m.host_bytes for m in known]),
     )
 
 

@@ -7,8 +7,8 @@
     d2h_gbps = 63
 
     [clock]                            # of this machine, see docs/whatif.md
-    exponent = 0.08
-    floor = 0.68
+    exponent = 0.08                    # or pair = ["offload.sqlite", "save.sqlite"]
+    floor = 0.68                       # with a pair optional
 
     [[rule]]
     name = "my-ring"                   # optional
@@ -25,12 +25,12 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
-from .clock import ClockLaw
+from ..core.records import dataclass
+from .clock import DEFAULT_LAW, ClockLaw, ClockPair
 from .links import MOST_GBPS, LinkOverride
 from .rule_table import Role, Rule
 from .rules import RuleSet
@@ -44,6 +44,7 @@ _TOP_KEYS = ("rule", "links", "clock", "transfer_kernels", "gate")
 _RULE_KEYS = ("name", "pattern", "role", "why")
 _LINK_KEYS = ("h2d_gbps", "d2h_gbps")
 _CLOCK_KEYS = ("exponent", "floor")
+_PAIR_KEYS = ("pair", "floor")
 _TRANSFER_KERNELS = {"auto": True, "off": False}
 
 
@@ -58,7 +59,7 @@ class Config:
     user_rules: tuple[Rule, ...] = ()
     transfer_kernels: bool | None = None
     links: LinkOverride | None = None
-    clock: ClockLaw | None = None
+    clock: ClockLaw | ClockPair | None = None
 
     def rule_set(self, transfer_kernels: bool | None = None) -> RuleSet:
         """The user's rules before the built-in ones; an argument wins over the file."""
@@ -73,7 +74,7 @@ def load_config(path: str | Path) -> Config:
     holds a key or value that makes no sense.
     """
     path = Path(path)
-    return _Reader(path.name).config(_parse(path))
+    return _Reader(path.name, path.parent).config(_parse(path))
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -102,6 +103,8 @@ class _Reader:
     """Checks values and raises errors that name the file and the key."""
 
     file_name: str
+    folder: Path
+    """Paths in the file are relative to it."""
 
     def config(self, values: Mapping[str, Any]) -> Config:
         self._known(values, _TOP_KEYS, "")
@@ -180,12 +183,28 @@ class _Reader:
             )
         return float(rate)
 
-    def _clock(self, value: object) -> ClockLaw | None:
+    def _clock(self, value: object) -> ClockLaw | ClockPair | None:
         if value is None:
             return None
         table = self._table(value, "clock", "Write [clock] above its keys.")
-        self._known(table, _CLOCK_KEYS, "clock.")
-        return ClockLaw(*(self._share(table, key) for key in _CLOCK_KEYS))
+        if "pair" in table:
+            self._known(table, _PAIR_KEYS, "clock.")
+            floor = self._share({"floor": DEFAULT_LAW.floor, **table}, "floor")
+            return ClockPair(*self._pair(table["pair"]), floor)
+        self._known(table, (*_CLOCK_KEYS, "pair"), "clock.")
+        exponent, floor = (self._share(table, key) for key in _CLOCK_KEYS)
+        return ClockLaw(exponent, floor)
+
+    def _pair(self, value: object) -> tuple[Path, Path]:
+        texts = value if isinstance(value, list) else []
+        if len(texts) != 2 or not all(isinstance(text, str) and text for text in texts):
+            raise self._error(
+                "clock.pair",
+                f"cannot be {value!r}",
+                'Write two traces of one program, such as ["offload.sqlite", "save.sqlite"].',
+            )
+        first, second = (self.folder / text for text in texts)
+        return first, second
 
     def _share(self, clock: Mapping[str, Any], key: str) -> float:
         if key not in clock:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ..core.records import dataclass
 from ..result.model import Program
 from ..trace.contents import Trace
 

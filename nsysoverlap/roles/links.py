@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ..core.errors import UsageError
+from ..core.records import dataclass
 
 MOST_GBPS = 1e6
 """No rate that a user gives is as high; beyond it are slips and what no float holds."""

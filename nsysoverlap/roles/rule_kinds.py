@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from ..core.records import dataclass
 from ..trace.cupti import CopyKind
 
 

@@ -6,10 +6,8 @@ so classifying costs a few bytes and nanoseconds a row. Nothing here measures ov
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from ..core.arrays import BoolArray, Int32Array, Int64Array, UInt8Array
 from ..core.errors import ConfigError
 from ..core.patterns import bounded
+from ..core.records import dataclass
 from ..trace.contents import Copies, Trace, qualified_name
 from ..trace.cupti import DEVICE_MEMORY
 from .rule_table import COPY_RULES, KERNEL_RULES, CopyRule, Role, Rule
@@ -83,8 +82,10 @@ class RuleSet:
         """Which rules these are: the built-in ones, or how many others and a digest of them."""
         if not self.user_rules:
             return "built-in"
+        from hashlib import sha256
+
         told = repr([(rule.regex.pattern, rule.role.name) for rule in self.user_rules])
-        return f"{len(self.user_rules)} own ({hashlib.sha256(told.encode()).hexdigest()[:8]})"
+        return f"{len(self.user_rules)} own ({sha256(told.encode()).hexdigest()[:8]})"
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

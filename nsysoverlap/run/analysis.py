@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ..core.errors import UsageError
+from ..core.records import dataclass
 from ..core.threads import each
 from ..core.window import Window
 from ..findings import find

@@ -29,12 +29,13 @@ from ..replay.predict import Prediction, predict
 from ..replay.prepared import Model, build_model
 from ..replay.questions import Question, scenarios, sweep_factors
 from ..replay.scenario import Link, Scenario
-from ..roles.clock import DEFAULT_LAW, ClockLaw
+from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw, ClockPair
 from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.contents import Trace, short_name
 from ..trace.load import read_trace
 from .analysis import Options, TraceCases, errors_of, trace_cases
+from .clock_fit import law_of
 
 DEFAULT = Question(link=("2x",))
 """What is asked where nothing is."""
@@ -61,14 +62,15 @@ def whatif(
     steps: str = "auto",
     skip_steps: int = 0,
     rules: RuleSet | None = None,
-    clock: ClockLaw | None = None,
+    clock: ClockLaw | tuple[str | Path, str | Path] | None = None,
 ) -> WhatIf:
     """Replay a trace's steady steps with something different.
 
     Everything given is changed together, then each alone; several values of one argument are
     alternatives. Links are `2x` or `200GB/s`; `drop` are regular expressions for operations whose
-    transfers do not happen; `earlier` and `window` count copies. Raises `TraceFileError` and
-    `UsageError`.
+    transfers do not happen; `earlier` and `window` count copies. `clock` is the clock law of the
+    machine, or the paths of two traces of another program to fit it on. Raises `TraceFileError`
+    and `UsageError`.
     """
 
     def texts(values: float | str | Sequence[str]) -> tuple[str, ...]:
@@ -91,7 +93,8 @@ def whatif(
         memory=texts(memory),
         gpu=texts(gpu),
     )
-    options = Options(rules=rules or RuleSet(), steps=StepSpec(steps, skip_steps), clock=clock)
+    law = law_of(ClockPair(Path(clock[0]), Path(clock[1])) if isinstance(clock, tuple) else clock)
+    options = Options(rules=rules or RuleSet(), steps=StepSpec(steps, skip_steps), clock=law)
     if not isinstance(trace, Trace):
         trace = read_trace(trace)
     return ask(trace, options, question, sweep)
@@ -167,11 +170,13 @@ class _Answering:
 
     @property
     def _clock(self) -> str:
-        if self._law is not None:
-            return (
-                f"the clock law with exponent {self._law.exponent:g} and floor "
-                f"{self._law.floor:g}, as calibrated, give or take 1.9 %"
-            )
+        law = self._law
+        if law is not None:
+            numbers = f"exponent {law.exponent:.2g} and floor {law.floor:g}, {law.source}"
+            if law.on_kernels:
+                spread = f"{100 * CALIBRATED_SPREAD:.1f} %"
+                return f"the clock law with {numbers}, give or take {spread}"
+            return f"compute at its traced speed, and by the clock law with {numbers}"
         return (
             "compute at its traced speed, and slowed or sped up by the default clock law (exponent "
             f"{DEFAULT_LAW.exponent:g}, floor {DEFAULT_LAW.floor:g})"
@@ -235,6 +240,10 @@ class _Answering:
             notes.append("devices without steps are left out")
         if self._cases.plan.marker and self._cases.plan.marker.startswith("a guess"):
             notes.append("the steps are a guess from repeating kernels")
+        if self._law is not None and self._cases.classified.trace.info.file_name in (
+            self._law.fitted_on
+        ):
+            notes.append("the clock law was fitted on this trace, which is no test of that law")
         return tuple(notes)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import NsysOverlapError
+from ..core.records import dataclass
 from ..result.model import OverlapReport
 from .analysis import Options
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -114,15 +113,19 @@ def _size(path: Path) -> int:
 
 
 def _ends(path: Path) -> bytes:
+    from hashlib import sha256
+
     with path.open("rb") as file:
         head = file.read(_BLOCK)
         file.seek(max(0, _size(path) - _BLOCK))
-        return hashlib.sha256(head + file.read(_BLOCK)).digest()
+        return sha256(head + file.read(_BLOCK)).digest()
 
 
 def _digest(path: Path) -> bytes:
+    from hashlib import file_digest
+
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+        return file_digest(file, "sha256").digest()
 
 
 def _left_aside(given: Sequence[Path]) -> Iterator[HealthEntry]:

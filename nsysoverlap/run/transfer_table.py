@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.json_model import Count, End, OneOf
+from ..core.records import dataclass
 from ..measure.hiders import top_hiding_kernel
 from ..measure.lanes import Transfers, device_lanes
 from ..roles.rules import Classified, Role, classify

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..core.formatting import clean_text
+from ..core.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ Shares are floats 0..1, times ns, sizes bytes, rates GB/s; null where nothing is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..core.json_model import Count, Document, Span
 from ..core.limits import Unit
+from ..core.records import dataclass
 from ..judge.baseline import BaselineFile
 from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run, Trend

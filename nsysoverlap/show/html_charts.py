@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..core.formatting import clean_text, format_ns, number_of
+from ..core.records import dataclass
 from ..result.device_names import device_names
 from ..result.model import OverlapReport, TimeBudget, format_share, share
 

@@ -6,12 +6,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..core.formatting import clean_text, number_of
 from ..core.palette import COLORS, ON_DARK
+from ..core.records import dataclass
 from ..judge.comparison import Comparison
 from ..judge.history_store import Trend
 from ..replay.answer import WhatIf

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..core.formatting import clean_text, format_bytes, format_ns
+from ..core.records import dataclass
 from ..result.device_names import FEW_DEVICES, device_names, rank_name
 from ..result.evidence import evidence_device
 from ..result.metrics import METRICS, STEP_MEAN, Scope

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from ..core.formatting import clean_text, format_ns
+from ..core.records import dataclass
 from ..draw.pixels import every, longest_of_each
 from ..result.model import DeviceReport, StepReport, format_share
 from .html_charts import BUDGET_TITLES, DIRECTIONS, BarPart, budget_times

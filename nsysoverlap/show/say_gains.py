@@ -8,6 +8,7 @@ from ..core.formatting import format_bytes, format_error, format_ns, format_rate
 from ..result.device_names import FEW_DEVICES, device_names
 from ..result.model import (
     DeviceReport,
+    Memory,
     OverlapReport,
     Rate,
     Relief,
@@ -16,7 +17,9 @@ from ..result.model import (
     StepReport,
     format_share,
 )
+from ..result.quantities import MEMORY
 from .blocks import Block, Paragraph, Table
+from .cells import cell
 from .view import View
 
 
@@ -40,9 +43,10 @@ def gain_section(report: OverlapReport, view: View) -> list[Block]:
 def _rows(
     device: DeviceReport, replay: ReplayReport | None, in_full: bool
 ) -> list[tuple[str, str]]:
+    memory = ("memory", _memory_text(device.memory))
     if not (device.both.n or device.both.wall_ns):
-        return []
-    texts = [("relief", _relief_text(device)), *_bound_rows(device, replay)]
+        return [memory] if memory[1] else []
+    texts = [("relief", _relief_text(device)), memory, *_bound_rows(device, replay)]
     effective = device.effective
     if effective is not None:
         if in_full:
@@ -83,6 +87,25 @@ def _relief_text(device: DeviceReport) -> str:
         text += " More than was offloaded: some came back that had not left in that time."
     if relief.excluded_bytes:
         text += f" Left out: {excluded} in sizes that moved in one direction only."
+    return text
+
+
+def _memory_text(memory: Memory | None) -> str:
+    """What the manifest beside the trace says, and of the control where that is known."""
+    if memory is None or memory.peak_bytes is None:
+        return ""
+    peak, planned, host = (cell(column, memory) for column in MEMORY)
+    text = f"At most {peak} of device memory in use"
+    if memory.allocated_peak_bytes is None:
+        text += ", as the compiler planned"
+    elif memory.planned_bytes is not None:
+        text += f" ({planned} planned)"
+    if memory.host_bytes is not None:
+        text += f", {host} pinned on the host"
+    text += ", by the manifest beside the trace."
+    if memory.control_peak_bytes is not None:
+        control = memory.control or "its control"
+        text += f" With the tensors kept ({control}): {format_bytes(memory.control_peak_bytes)}."
     return text
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from ..core.formatting import NONE, format_ns
 from ..core.limits import Unit, format_value
+from ..core.records import dataclass
 from ..result.columns import Column, lifted, named
 from ..result.device_names import rank_name
 from ..result.metrics import STEP_MEDIAN

@@ -1,21 +1,18 @@
-"""The report for people: rich tables that fit 80 columns and survive a pipe."""
+"""The report for people: tables that fit 80 columns and survive a pipe."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from io import StringIO
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from .blocks import Block, Command, Entries, Entry, Paragraph, Table, with_texts
 from .interface import Layout
+from .lines import GAP, cells, side_by_side, styled, wrapped
 from .sections import blocks_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
     from .sections import Result
 
 # Readable on dark and on light ground, and never the only signal: the words say it too.
@@ -31,8 +28,7 @@ _COMMAND = re.compile(r"^(\s*)::")
 _QUANTITY = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|B|[KMGT]iB|[kMGT]B(?:/s)?|points?)(?!\w))")
 """The blank between a number and its unit, at which no line may end."""
 _GLUE = "\ue000"
-"""Stands for that blank while lines are made; rich would break at a no-break space."""
-_GAP = 2
+"""Stands for that blank while lines are made; `wrapped` would break at a no-break space."""
 _LEAST_WORDS = 12
 
 
@@ -43,27 +39,11 @@ def paint(result: Result, layout: Layout) -> str:
 
 def blocks_as_text(printed: Sequence[Block], layout: Layout) -> str:
     """Any blocks as text ending in a newline."""
-    from rich.console import Console
-
-    console = Console(
-        file=StringIO(),
-        width=layout.width,
-        force_terminal=layout.color,
-        color_system="standard" if layout.color else None,
-        no_color=not layout.color,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    with console.capture() as capture:
-        for block in printed:
-            _print_block(console, _glued(block), layout.width)
-            console.print()
-    # Rich pads cells with blanks; a pipe does not need them.
-    printed_text = capture.get().replace(_GLUE, " ")
-    lines = [_COMMAND.sub(r"\1: :", line.rstrip()) for line in printed_text.split("\n")]
-    return "\n".join(lines).strip("\n") + "\n"
+    lines: list[str] = []
+    for block in printed:
+        lines += [*_lines(_glued(block), layout), ""]
+    text = "\n".join(_COMMAND.sub(r"\1: :", line.rstrip()) for line in lines)
+    return text.replace(_GLUE, " ").strip("\n") + "\n"
 
 
 def _glued(block: Block) -> Block:
@@ -71,84 +51,86 @@ def _glued(block: Block) -> Block:
     return with_texts(block, lambda text: _QUANTITY.sub(_GLUE, text))
 
 
-def _print_block(console: Console, block: Block, width: int) -> None:
-    from rich.text import Text
+def _lines(block: Block, layout: Layout) -> Iterator[str]:
+    width, color = layout.width, layout.color
+
+    def running(text: str, style: str = "") -> Iterator[str]:
+        return (styled(line, style, color) for line in wrapped(text, width))
 
     if isinstance(block, Command):
-        console.print(Text(f"{block.purpose}:"))
+        yield from running(f"{block.purpose}:")
         # Never wrapped, so that it can be copied.
-        console.print(Text(f"  {block.line}", style="bold"), soft_wrap=True)
+        yield styled(f"  {block.line}", "bold", color)
         return
     if isinstance(block, Paragraph):
-        console.print(Text(block.text, style=_STYLES.get(block.tone, "")))
+        yield from running(block.text, _STYLES.get(block.tone, ""))
         return
-    console.print(Text(block.title, style="bold"))
+    yield from running(block.title, "bold")
     if isinstance(block, Entries):
         for number, entry in enumerate(block.entries, 1):
-            _print_entry(console, number, entry)
+            yield from _entry(number, entry, layout)
         if block.note:
             # A command may stand in it, which must not be torn.
-            console.print(Text(block.note), soft_wrap=True)
+            yield block.note
         return
-    console.width = max(width, _needed_width(block))
-    console.print(_rich_table(block, console.width))
-    console.width = width
+    yield from _table(block, max(width, _needed_width(block)), color)
     if block.note:
-        console.print(Text(block.note))
+        yield from running(block.note)
 
 
-def _print_entry(console: Console, number: int, entry: Entry) -> None:
+def _entry(number: int, entry: Entry, layout: Layout) -> Iterator[str]:
     """The title behind its number, and the rest indented as far as the title."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    grid = RichTable.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    room = console.width - len(f"{number}.") - 1
-    grid.add_row(Text(f"{number}."), Text(_broken(entry.title, room), style="bold"))
-    for text in (*entry.text, *entry.examples):
-        grid.add_row("", Text(_broken(text, room)))
-    console.print(grid)
+    mark = f"{number}. "
+    room = max(1, layout.width - len(mark))
+    texts = [(entry.title, "bold"), *((text, "") for text in (*entry.text, *entry.examples))]
+    for text, style in texts:
+        for line in wrapped(_broken(text, room), room):
+            yield mark + styled(line, style, layout.color)
+            mark = " " * len(mark)
 
 
-def _rich_table(table: Table, width: int) -> RichTable:
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
+def _table(table: Table, width: int, color: bool) -> Iterator[str]:
     only_words = table.n_words == len(table.columns)
-    rich_table = RichTable(
-        box=None if only_words else box.SIMPLE_HEAD,
-        show_header=not only_words,
-        show_edge=False,
-        pad_edge=False,
-        # A box puts one blank of its own between columns.
-        padding=(0, _GAP if only_words else _GAP - 1, 0, 0),
-        header_style="bold",
-    )
     rooms = _rooms(table, width)
-    for i, column in enumerate(table.columns):
-        if i < table.n_words:
-            rich_table.add_column(Text(column), overflow="fold", width=rooms[i])
-        else:
-            header = Text("\n".join(_stacked(table, i)), justify="right")
-            rich_table.add_column(header, justify="right", no_wrap=True)
+    rooms += [
+        max(cells(text) for text in (*_stacked(table, i), *(row[i] for row in table.rows)))
+        for i in range(table.n_words, len(table.columns))
+    ]
+    if not only_words:
+        heads = [
+            wrapped(column, room) if i < table.n_words else _stacked(table, i)
+            for i, (column, room) in enumerate(zip(table.columns, rooms, strict=True))
+        ]
+        yield from side_by_side(
+            [
+                (head, room, i >= table.n_words, "bold")
+                for i, (head, room) in enumerate(zip(heads, rooms, strict=True))
+            ],
+            color,
+            low=True,
+        )
+        yield "─" * (sum(rooms) + GAP * (len(rooms) - 1))
     for row in table.rows:
-        words = (_broken(cell, room) for cell, room in zip(row, rooms, strict=False))
-        cells = (*words, *row[table.n_words :])
-        rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-    return rich_table
+        words = [
+            wrapped(_broken(cell, room), room)
+            for cell, room in zip(row[: table.n_words], rooms, strict=False)
+        ]
+        lines = [*words, *([cell] for cell in row[table.n_words :])]
+        yield from side_by_side(
+            [
+                (lines[i], room, i >= table.n_words, _STYLES.get(row[i], ""))
+                for i, room in enumerate(rooms)
+            ],
+            color,
+        )
 
 
 def _rooms(table: Table, width: int) -> list[int]:
     """Widths of the columns of words: what the numbers leave, the widest giving way first."""
-    from rich.cells import cell_len
-
     words = range(table.n_words)
-    rooms = [cell_len(_widest([table.columns[i], *(row[i] for row in table.rows)])) for i in words]
+    rooms = [cells(_widest([table.columns[i], *(row[i] for row in table.rows)])) for i in words]
     others = sum(_least(table, i) for i in range(table.n_words, len(table.columns)))
-    left = width - others - _GAP * (len(table.columns) - 1)
+    left = width - others - GAP * (len(table.columns) - 1)
     while sum(rooms) > left and max(rooms) > _LEAST_WORDS:
         rooms[rooms.index(max(rooms))] -= 1
     # A column of characters without width needs room all the same, or it is never printed.
@@ -189,21 +171,17 @@ def _stacked(table: Table, i: int) -> list[str]:
 
 
 def _widest(texts: Sequence[str]) -> str:
-    from rich.cells import cell_len
-
-    return max(texts, key=cell_len)
+    return max(texts, key=cells)
 
 
 def _least(table: Table, i: int) -> int:
     """Width that column `i` cannot go below: words can wrap down to a dozen, numbers cannot."""
-    from rich.cells import cell_len
-
     are_words = i < table.n_words
     header = [table.columns[i]] if are_words else _stacked(table, i)
-    widest = cell_len(_widest([*header, *(row[i] for row in table.rows)]))
+    widest = cells(_widest([*header, *(row[i] for row in table.rows)]))
     return min(widest, _LEAST_WORDS) if are_words else widest
 
 
 def _needed_width(table: Table) -> int:
     columns = range(len(table.columns))
-    return sum(_least(table, i) + _GAP for i in columns) - _GAP
+    return sum(_least(table, i) + GAP for i in columns) - GAP

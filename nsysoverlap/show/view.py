@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..core.errors import UsageError
+from ..core.records import dataclass
 
 GROUPINGS = ("op", "stream")
 

@@ -11,11 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote as quote_path
 
 from .._version import __version__
+from ..core.records import dataclass
 from ..trace import schema
 from ..trace.bulk import careful_integer
 from ..trace.capture_facts import diagnostics, export_meta, shareable_settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.records import dataclass
 from ..trace.capture_facts import identities
 from ..trace.database import open_database, probe
 from ..trace.schema import quote

@@ -7,13 +7,14 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import NsysOverlapError, TraceFileError, UsageError
 from ..core.interrupts import interrupts_held
 from ..core.output import check_target, current_umask
+from ..core.records import dataclass
 from ..core.window import Window
 from ..run.analysis import Options, analyze_trace
 from ..trace.contents import Trace

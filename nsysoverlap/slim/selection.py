@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ..core.records import dataclass
 from ..trace import schema
 from ..trace.schema import FoundTable, Schema
 

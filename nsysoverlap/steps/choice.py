@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..core.arrays import Int64Array
 from ..core.formatting import number_of
+from ..core.records import dataclass
 from ..result.model import HealthEntry
 from ..result.numbers import format_share
 from ..trace.host import HostSide
@@ -82,7 +81,8 @@ class Launched:
 def choose(candidates: list[Candidate]) -> Candidate | None:
     """The marker of one process: of those that launch nearly all, the one of fewest steps.
 
-    Epochs and loops come after all steps, and XLA modules after ranges of the program.
+    Epochs and loops come after all steps, XLA modules after ranges of the program, and modules
+    that are a step only together after one that is a step alone.
     """
     fitting = [one for one in candidates if one.marker.n_steps >= _FEWEST and one.share >= _COVERS]
     most = max((one.inside_ns for one in fitting), default=0)
@@ -91,8 +91,9 @@ def choose(candidates: list[Candidate]) -> Candidate | None:
         enough,
         key=lambda one: (
             one.marker.kind.around,
+            bool(one.marker.kind.parts),
             one.marker.n_steps,
-            one.marker.kind.name.startswith("XlaModule"),
+            one.marker.kind.is_module,
             one.marker.kind.name,
         ),
         default=None,
@@ -102,12 +103,16 @@ def choose(candidates: list[Candidate]) -> Candidate | None:
 def rejected(candidates: list[Candidate], chosen: list[Candidate]) -> tuple[HealthEntry, ...]:
     """A note of the ranges that repeat and might have marked steps."""
     taken = {(one.marker.global_pid, one.marker.n_steps) for one in chosen}
+    parts = {name for one in chosen for name in one.marker.kind.parts}
     kinds = {one.marker.kind for one in chosen}
+    kinds |= {one.marker.kind for one in candidates if one.marker.kind.name in parts}
     best: dict[str, Candidate] = {}
     for one in candidates:
         # What holds as much in as many ranges says the same.
         same = one.share >= _COVERS and (one.marker.global_pid, one.marker.n_steps) in taken
         few = one.marker.n_steps < _FEWEST or not one.between_ns
+        # Modules in turn are named one by one.
+        same |= bool(one.marker.kind.parts)
         if one.marker.kind not in kinds and not same and not few:
             name = one.marker.kind.name
             best[name] = max(one, best.get(name, one), key=lambda each: each.inside_ns)

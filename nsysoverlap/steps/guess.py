@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..trace.contents import short_name
 from .projection import StepWindow, last_end

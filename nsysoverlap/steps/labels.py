@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from ..core.records import dataclass
 
 _DIGITS = re.compile(r"\d+")
 STEP_LIKE = re.compile(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
+from ..core.records import dataclass
 from ..trace.contents import Activities, Trace
 from ..trace.host import HostSide, Ranges
 from .stalls import Stalls, stalls_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.patterns import bounded
+from ..core.records import dataclass
 from ..trace.host import HostSide
 from .labels import STEP_LIKE, without_suffix
 
@@ -27,6 +27,9 @@ _PHASE = re.compile(
     r"|\[(?:Strategy|LightningModule|Callback)\]",
     re.IGNORECASE,
 )
+_MODULE = "XlaModule"
+_MOST_IN_TURN = 8
+"""Of more modules than that no step is made."""
 _AROUND = re.compile(r"(?<![A-Za-z])(?:epoch|loop|warm[ _-]?up)(?![A-Za-z])", re.IGNORECASE)
 _XLA_MODULE = re.compile(r"^(?:TSL:)?XlaModule:#(?:.*,)?hlo_module=(?P<module>[^,#]+)")
 _OF_A_LIBRARY = re.compile(r"aten::|autograd::|Thunk:|XlaModule:|nccl[A-Z]|cub::|thrust::|nvte_")
@@ -42,10 +45,19 @@ _SERVING = (
 
 @dataclass(frozen=True)
 class MarkerKind:
-    """What a text may mark; `around` is true for epochs and loops, which hold steps."""
+    """What a text may mark; `around` is true for epochs and loops, which hold steps.
+
+    `parts` names the kinds that run in turn and are one step together.
+    """
 
     name: str
     around: bool = False
+    parts: tuple[str, ...] = ()
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is of one or several XLA modules."""
+        return self.name.startswith(_MODULE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Marker:
 def kind_of(text: str) -> MarkerKind | None:
     """What the ranges of a text may mark; None for phases and all that holds no word for a step."""
     if match := _XLA_MODULE.search(text):
-        return MarkerKind(f"XlaModule {match['module']}")
+        return MarkerKind(f"{_MODULE} {match['module']}")
     text = without_suffix(text)
     for pattern, name in _SERVING:
         if pattern.search(text):
@@ -101,12 +113,44 @@ def candidate_markers(host: HostSide) -> list[Marker]:
     rows = np.flatnonzero(of_range >= 0)
     rows = rows[np.argsort(of_range[rows], kind="stable")]
     bounds = np.searchsorted(of_range[rows], np.arange(len(kinds)))
-    return [
+    markers = [
         marker
         for kind, i in kinds.items()
         if kind is not None
         for marker in _markers(host, kind, rows[bounds[i] : bounds[i + 1]])
     ]
+    modules: dict[int, list[Marker]] = {}
+    for marker in markers:
+        if marker.kind.is_module and len(marker.ranges) == marker.n_steps > 1:
+            modules.setdefault(marker.global_pid, []).append(marker)
+    return [*markers, *(one for own in modules.values() for one in _in_turn(host, own))]
+
+
+def _in_turn(host: HostSide, modules: list[Marker]) -> list[Marker]:
+    """XLA modules of a process that always run one after the other, such as one for the gradients
+    and one for the update, as one marker for each set.
+
+    The trace may end in the middle of a turn, so counts may differ by one.
+    """
+    found = []
+    for n in sorted({one.n_steps for one in modules}):
+        for counts in ((n,), (n, n - 1)):
+            group = [one for one in modules if one.n_steps in counts]
+            if not 1 < len(group) <= _MOST_IN_TURN or {one.n_steps for one in group} != {*counts}:
+                continue
+            ranges = np.concatenate([one.ranges for one in group])
+            which = np.repeat(np.arange(len(group)), [one.n_steps for one in group])
+            order = np.argsort(host.ranges.start_ns[ranges], kind="stable")
+            first = which[order[: len(group)]]
+            if not np.array_equal(which[order], np.resize(first, len(order))):
+                continue
+            n_turns = len(order) // len(group)
+            names = tuple(group[i].kind.name for i in first.tolist())
+            said = ", ".join(name.removeprefix(f"{_MODULE} ") for name in names)
+            kind = MarkerKind(f"{_MODULE}s {said} in turn", parts=names)
+            step = np.repeat(np.arange(n_turns), len(group))
+            found.append(Marker(kind, group[0].global_pid, ranges[order[: len(step)]], step))
+    return found
 
 
 def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..core.errors import UsageError
 from ..core.formatting import number_of
+from ..core.records import dataclass
 from ..core.window import Window
 from ..result.model import GUESSED, HealthEntry
 from ..result.numbers import format_share

@@ -7,11 +7,10 @@ communication that step i launched: a copy fetched early must not cut the step b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..roles.rules import Classified, Role
 from ..trace.contents import pid_of
 from .choice import Candidate, Launched

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..trace import schema
 from ..trace.contents import Activities, Trace
 from ..trace.cupti import MemoryKind

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays import BoolArray, narrow_codes, narrow_ids
 from ..core.errors import TraceFileError
+from ..core.records import dataclass
 from . import schema
 from .bulk import Block, Query, unreadable
 from .codes import Codes, TupleCodes

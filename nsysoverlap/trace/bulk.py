@@ -10,20 +10,22 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
+from ..core.records import dataclass
 from ..core.threads import usable_threads
 from .database import connect
 from .guard import Guarded
 from .pages import PageFile, RowLayout, UnusualError, find_layout, read_pages
 from .schema import UNREADABLE, FoundTable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 BLOCK_ROWS = 1 << 16
 """Rows that are taken from a cursor at a time."""
@@ -164,6 +166,9 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
             for span in ranges:
                 yield from work(span)
             return
+        # Imported where there are threads: it takes as long as a small table.
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(self._threads) as executor:
             # Not all at once: results must not pile up before they are taken.
             waiting: deque[Future[list[T]]] = deque()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import Int32Array, Int64Array
+from ..core.records import dataclass
 
 _TABLE = 1 << 20
 """Values from 0 to below this are looked up in a table, others by binary search."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,9 @@ import numpy as np
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, UInt8Array
 from ..core.formatting import number_of
 from ..core.late import late
+from ..core.records import dataclass
 from .host import HostSide
+from .manifest import Manifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,6 +164,7 @@ class TraceInfo:
     tables: Mapping[str, int] = field(default_factory=dict)
     gpus: tuple[TargetGpu, ...] = ()
     derived_by_third_party: bool = False
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
+from ..core.records import dataclass
 from . import schema
 from .contents import VM_MASK, Device, TargetGpu, pid_of
 from .guard import few_rows

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array
+from ..core.records import dataclass
 
 ALL_STREAMS = -1
 """Stands for all streams of a process."""

@@ -20,6 +20,7 @@ from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
 from .host import HostWaits
 from .host_rows import read_host
+from .manifest import manifest_beside
 from .schema import Schema
 from .source import Source
 from .strings import strings
@@ -157,4 +158,5 @@ def _info(
         tables={name: len(tables[name].values["start_ns"]) for name in sorted(present)},
         gpus=tuple(entry.gpu for entry in gpus.listed),
         derived_by_third_party="DERIVED_BY" in meta,
+        manifest=manifest_beside(path),
     )

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import errno
 import glob
-import hashlib
 import os
 import re
-import shlex
-import shutil
 import stat
-import subprocess
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.errors import ExportError
 from ..core.interrupts import interrupts_held
-from ..core.processes import run_group
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+# What runs nsys is imported where that is done: most traces are exports already.
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
@@ -73,7 +73,9 @@ def find_nsys() -> Path | None:
                 "Set NSYS to the nsys executable, or unset it.",
             )
         return Path(wanted).absolute()
-    on_path = shutil.which("nsys")
+    from shutil import which
+
+    on_path = which("nsys")
     if on_path:
         return Path(on_path).absolute()
     installed = [found for pattern in INSTALL_PATTERNS for found in glob.glob(pattern)]
@@ -124,6 +126,8 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
             f"Where nsys is installed, run: {export_command(report)}",
         )
     version = _nsys_version(nsys)
+    from tempfile import TemporaryDirectory
+
     try:
         folder = cache_dir if cache_dir is not None else _user_cache_dir()
         export = folder / _cache_key(report, version) / f"{report.stem}.sqlite"
@@ -133,9 +137,7 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
             # A folder of its own also takes along the journal SQLite may leave beside its file.
             with interrupts_held():
                 # From here on Python removes it, whatever happens.
-                made = tempfile.TemporaryDirectory(
-                    prefix=".export-", dir=folder, ignore_cleanup_errors=True
-                )
+                made = TemporaryDirectory(prefix=".export-", dir=folder, ignore_cleanup_errors=True)
             with made as scratch:
                 fresh = Path(scratch, "export.sqlite")
                 _run_export(nsys, version, report, written_by, fresh)
@@ -157,7 +159,9 @@ def export_report(report: Path, *, cache_dir: Path | None = None) -> Path:
 def export_command(report: Path) -> str:
     """The shell command that exports `report` by hand, quoted where the shell needs it."""
     output = str(report.with_suffix(".sqlite"))
-    return shlex.join(["nsys", "export", "--type", "sqlite", "--output", output, str(report)])
+    from shlex import join
+
+    return join(["nsys", "export", "--type", "sqlite", "--output", output, str(report)])
 
 
 def _check_report(report: Path) -> str:
@@ -238,7 +242,9 @@ def _run_export(nsys: Path, version: str, report: Path, written_by: str, output:
     )
 
 
-def _run(nsys: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(nsys: Path, *arguments: str) -> CompletedProcess[str]:
+    from ..core.processes import run_group
+
     try:
         return run_group([str(nsys), *arguments])
     except OSError as problem:
@@ -248,7 +254,7 @@ def _run(nsys: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ) from None
 
 
-def _reason(done: subprocess.CompletedProcess[str], names: dict[str, str]) -> str:
+def _reason(done: CompletedProcess[str], names: dict[str, str]) -> str:
     """The line of stderr that says why, without folders; "" when there is none.
 
     nsys says it after "Exportation error:" or, when it dumps an exception, last. `names` maps
@@ -277,7 +283,9 @@ def _user_cache_dir() -> Path:
 def _cache_key(report: Path, version: str) -> str:
     status = report.stat()
     identity = (os.path.abspath(report), status.st_size, status.st_mtime_ns, version)
-    return hashlib.sha256(repr(identity).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    from hashlib import sha256
+
+    return sha256(repr(identity).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _is_complete(path: Path) -> bool:

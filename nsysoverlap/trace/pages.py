@@ -12,7 +12,6 @@ import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import Int64Array, UInt8Array
+from ..core.records import dataclass
 from .schema import FoundTable, quote
 
 _TABLE_LEAF, _TABLE_INTERIOR = 13, 5

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from ..core.errors import TraceFileError
+from ..core.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..core.records import dataclass
 from .bulk import Block, Query, read_blocks
 from .growing import join
 from .schema import FoundTable, Schema

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.arrays import BoolArray, Int32Array, Int64Array
+from ..core.records import dataclass
 from . import schema
 from .bulk import Block
 from .codes import TupleCodes

@@ -77,10 +77,40 @@ def test_what_waits_for_work_behind_the_copy_is_not_its(tmp_path: Path) -> None:
     assert len(fired(context, "head-of-line")) == 1
 
 
+@pytest.mark.parametrize(
+    ("waits_for", "ready", "cost"), [(21, 110, 7), (21, 5 * MS, 4), (20, 110, 4)]
+)
+def test_the_copy_that_holds_the_engine_is_awaited_too(
+    tmp_path: Path, waits_for: int, ready: int, cost: int
+) -> None:
+    """d2h s20 ####    compute waits for the copy on s21, which waits for the one on s20
+    d2h s21     ###   and not where it was launched late, or nothing waits for it
+    """
+    scene = Scene()
+    scene.run("compute", 7, 10, 1 * MS, 2 * MS)
+    scene.run("d2h", 20, 100, 2 * MS, 6 * MS)
+    scene.run("d2h", 21, ready, 6 * MS + 3_000, 9 * MS + 3_000)
+    scene.record(waits_for, ready + 10, 4)
+    scene.wait(7, ready + 20, 4)
+    start = 9 * MS + 5_000 if waits_for == 21 else 6 * MS + 1_000
+    scene.run("compute", 7, ready + 30, start, 12 * MS, name="needs_it")
+    finding = only(drawn(tmp_path, scene.builder), "d2h-awaited")
+    assert finding.cost_ns == cost * MS
+
+
 def test_real_copies_to_the_host_that_compute_waits_for() -> None:
     """Optimizer state that goes out: an independent walk over the trace says 133.8 ms a step."""
     finding = only(context_of(h200("jax_capture_optimizer")), "d2h-awaited")
     assert finding.cost_ns / MS == pytest.approx(133.8, rel=0.01)
+
+
+def test_real_copies_that_hold_the_engine_before_those_awaited() -> None:
+    """Both copies of a layer are sent at once, the long one runs first, and a GEMM waits for the
+    other: of 139.7 ms of exposed D2H a step 17.8 are kernels.
+    """
+    finding = only(context_of(h200("jax_scan_pipelined")), "d2h-awaited")
+    assert finding.cost_ns / MS == pytest.approx(121.5, rel=0.01)
+    assert finding.title == "Compute waits for 56 of 64 D2H copies"
 
 
 IDLE = """

@@ -178,35 +178,63 @@ def test_what_must_not_be_found(name: str, codes: set[str]) -> None:
     assert not codes & {finding.code for finding in findings(name)}
 
 
-CAUSES = {
-    # README of the traces: why each of these programs is slower than without offload.
+CAUSES: dict[str, str | None] = {
+    # What decides the time of each of these programs, by the notes of the captures; None where
+    # nothing does.
     "pytorch/save_on_cpu": "same-stream-as-compute",
     "pytorch/lightning": "same-stream-as-compute",
+    "record_torch": "same-stream-as-compute",
     "pytorch/offload_stream": "link-bound",
     "pytorch/fsdp2_cpu": "gpu-idle-beside-offload",
     "pytorch/gen_offloaded": "offloaded-again",
     "pytorch/save": "immaterial-transfers",
     "maxtext/maxtext_off_nolhs": "late-h2d",
     "maxtext/maxtext_off_lhs": "late-h2d",
+    "record_jax": "link-bound",
     "jax_unroll_nolhs": "nothing-beside",
+    # Tensors come back right after they left: 0.81 of 3.22 GB, 384 of 1536 MiB are ever away.
     "jax_unroll_lhs": "round-trip",
+    "jax_fsdp2_lhs": "round-trip",
+    # No H2D is hidden, and compute waits for each: 61.2 of 113.2 and 138.5 of 278.2 ms a step.
     "jax_scan_lhs": "late-h2d",
+    "jax_scan_pipelined": "late-h2d",
     "jax_scan_pipelined_graph_node": "graph-serialises",
+    "jax_scan_pipelined_graph_level": "graph-opaque",
+    "jax_capture_barrier_scan": "late-h2d",
+    "jax_capture_optimizer": "d2h-awaited",
+    "jax_capture_published": "same-direction-queue",
+    # Where nearly all is hidden: what is left, none of it a warning.
+    "jax_capture_prefetch": "d2h-awaited",
+    "jax_capture_fsdp2_prefetch": "d2h-awaited",
+    "jax_capture_prefetch_scan": "hiding-costs-compute",
+    # In the first step of one rank the copy ran 475 us longer than the products beside it.
+    "ddp_two_procs": "d2h-tail",
+    "micro_graph_node": "d2h-tail",
     "micro_serial": "same-stream-as-compute",
     "micro_samedir": "same-direction-queue",
     "micro_pageable": "pageable-memory",
     "micro_managed": "unified-memory",
+    "micro_graph_graph": "graph-opaque",
+    "micro_hidden": None,
+    "micro_duplex": None,
+    "jax_unroll_save": None,
+    "jax_fsdp2_events_lost": None,
 }
 
 
 def test_every_program_has_its_cause() -> None:
-    assert set(programs()) <= set(CAUSES)
+    assert sorted(CAUSES) == sorted([*h200_names(), *programs()])
 
 
 @pytest.mark.parametrize("name", sorted(CAUSES))
 def test_the_dearest_finding_is_the_cause(name: str) -> None:
-    dearest = max(findings(name), key=lambda finding: finding.cost_ns)
-    assert dearest.code == CAUSES[name]
+    dearest = max(findings(name), key=lambda finding: finding.cost_ns, default=None)
+    assert (None if dearest is None else dearest.code) == CAUSES[name]
+
+
+@pytest.mark.parametrize("name", [name for name, code in sorted(CAUSES.items()) if code])
+def test_the_cause_is_said_first(name: str) -> None:
+    assert findings(name)[0].code == CAUSES[name]
 
 
 def test_the_optimizer_on_the_cpu_is_the_price() -> None:

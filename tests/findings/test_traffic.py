@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from nsysoverlap.findings import find_all
 from nsysoverlap.result.sentences import headline
 
 from ..tracebuilder import TraceBuilder, draw
-from .kit import MS, drawn, fired, only
+from ..traces import h200
+from .kit import MS, context_of, drawn, fired, only
 
 MIB = 1 << 20
 
@@ -50,6 +54,60 @@ def test_other_data_may_have_changed(tmp_path: Path, sizes: tuple[float, ...]) -
 
 def test_what_comes_in_is_not_offloaded(tmp_path: Path) -> None:
     assert fired(drawn(tmp_path, cache(100, 100.5, 101, kind="h2d")), "offloaded-again") == []
+
+
+def resent(
+    kernels: tuple[str, ...] = ("flash_fprop",), *, rounds: int = 4, back: int = 100
+) -> TraceBuilder:
+    """Three layers' caches of 100 MiB: in each round they come in, serve a kernel and go out."""
+    builder = TraceBuilder()
+    at = 0
+    for i in range(rounds):
+        for k in range(3):
+            if i:
+                builder.copy(at, at + MS, "h2d", back * MIB, stream=21)
+            builder.kernel(at + MS, at + 2 * MS, kernels[k % len(kernels)], stream=7)
+            builder.copy(at + 2 * MS, at + 3 * MS, "d2h", 100 * MIB, stream=20)
+            at += 3 * MS
+    return builder
+
+
+def test_a_cache_of_one_size_that_leaves_whole_each_time(tmp_path: Path) -> None:
+    finding = only(drawn(tmp_path, resent()), "offloaded-again")
+    # Three of four rounds had come in before; each of their copies out is exposed for 1 ms.
+    assert (finding.cost_ns, finding.severity) == (9 * MS, "warning")
+    assert finding.title == (
+        "9 D2H copies send back what had come in: 900.0 MiB for 300.0 MiB of data"
+    )
+    assert "no kernel of a backward pass" in finding.detail
+
+
+def test_a_real_cache_that_does_not_grow(tmp_path: Path) -> None:
+    """gen_offloaded as a cache of fixed size would leave it: the same bytes for every token."""
+    path = tmp_path / "fixed.sqlite"
+    shutil.copyfile(h200("pytorch/gen_offloaded"), path)
+    with closing(sqlite3.connect(path)) as export, export:
+        table = "CUPTI_ACTIVITY_KIND_MEMCPY"
+        export.execute(f"UPDATE {table} SET bytes = {256 * MIB} WHERE bytes > {200 * MIB}")
+    finding = only(context_of(path), "offloaded-again")
+    # 1,852 ms by the growing sizes; two reloads of the first token start before it has all left.
+    assert (finding.severity, finding.cost_ns // MS) == ("warning", 1861)
+    assert finding.title.startswith("354 D2H copies send back what had come in: 88.50 GiB for")
+    assert "keep the host's copy and send nothing back" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        pytest.param(resent(("flash_fprop", "flash_bprop")), id="activations of a training step"),
+        pytest.param(resent(("attention", "multi_tensor_apply_kernel")), id="optimizer state"),
+        pytest.param(resent(("stencil",)), id="fields of a simulation"),
+        pytest.param(resent(rounds=2), id="twice only"),
+        pytest.param(resent(back=50), id="something else comes in"),
+    ],
+)
+def test_what_may_have_changed_is_no_repeat(tmp_path: Path, builder: TraceBuilder) -> None:
+    assert fired(drawn(tmp_path, builder), "offloaded-again") == []
 
 
 BOUND = """

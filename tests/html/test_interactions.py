@@ -60,7 +60,7 @@ def canvas_box(page: Page) -> dict[str, float]:
     page.locator("#tl-canvas").evaluate("element => element.scrollIntoView({block: 'center'})")
     box = page.locator("#tl-canvas").bounding_box()
     assert box is not None
-    return dict(box)
+    return {name: float(box[name]) for name in ("x", "y", "width", "height")}
 
 
 def left_of(page: Page) -> int:

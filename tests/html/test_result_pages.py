@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from nsysoverlap.cli import main
 from nsysoverlap.cli.formats import render
+from nsysoverlap.core.formatting import NONE
 from nsysoverlap.judge.comparison import compare
 from nsysoverlap.judge.evaluate import check
 from nsysoverlap.judge.history_store import Trend, read_runs, record

@@ -74,6 +74,10 @@ class Program:
                 self.builder.kernel(*when, shown, api=None, correlation=correlation, **place)
             self.builder.api(api, called, called + round(call_us * US), correlation)
 
+    def pause(self, us: float) -> None:
+        """The host does something else between two calls."""
+        self._issue_us += us
+
     def wait(self, record_stream: int, wait_stream: int, device: int = 0) -> None:
         """What comes next on one stream waits for all so far on another."""
         self._issue_us += 5

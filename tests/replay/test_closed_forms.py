@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .programs import DROP, Program, link, step_us
+from .programs import DROP, Program, link, prediction, step_us
 
 
 def one_stream() -> Program:
@@ -171,3 +171,30 @@ def test_more_link_is_never_slower_without_contention(tmp_path: Path, times: flo
     model = one_stream().model(tmp_path)
     assert step_us(model, link(times)) <= step_us(model)
     assert step_us(model, link(2 * times)) <= step_us(model, link(times))
+
+
+PACK = "void at::native::elementwise_kernel<(int)128, (int)4, at::native::direct_copy_kernel_cuda>"
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda, float>"
+
+
+@pytest.mark.parametrize(
+    ("name", "late_us", "left_us"),
+    [(PACK, 0, 200), (PACK, 40, 230), (CAST, 0, 230), ("gemm_a", 0, 230)],
+    ids=["laid out for the copy", "copied by a hook later", "another type", "a product"],
+)
+def test_what_lays_a_tensor_out_goes_with_its_copy(
+    tmp_path: Path, name: str, late_us: float, left_us: float
+) -> None:
+    """100 us of compute, 30 that may only serve the copy, the copy, 100 us of compute."""
+    program = Program(430)
+    program.add("compute", 0, 100)
+    program.add("compute", 100, 130, name=name)
+    program.pause(late_us)
+    program.add("d2h", 130, 330)
+    program.add("compute", 330, 430)
+    model = program.model(tmp_path)
+    assert step_us(model) == 430
+    found = prediction(model, DROP)
+    assert found.outcome.step_ns == left_us * 1_000
+    notes = ("with the copies go 1 kernel a step that only laid tensors out for them",)
+    assert found.notes == (notes if left_us == 200 else ())
