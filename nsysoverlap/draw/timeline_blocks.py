@@ -108,7 +108,7 @@ class _Names:
     def code(self, text: str) -> int:
         """The code of a name, shortened so that both ends are seen."""
         if text not in self._known:
-            short = short_kernel(text, MAX_NAME) or "(no name)"
+            short = short_kernel(text, MAX_NAME).rstrip() or "(no name)"
             if len(self.codes) >= MAX_NAMES and short not in self.codes:
                 short = RARE_NAME
             self._known[text] = self.codes.setdefault(short, len(self.codes))

@@ -242,6 +242,9 @@ def test_a_click_on_evidence_jumps_to_it(watched: Watched) -> None:
     box = page.locator("#tl-canvas").bounding_box()
     assert box is not None
     assert 0 <= box["y"] < 900
+    page.get_by_role("button", name="← Back").click()
+    first = page.locator(".jump").first
+    assert first.evaluate("element => element === document.activeElement")
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
