@@ -54,6 +54,8 @@ class Arm:
     offload: Mapping[str, Any] = field(default_factory=dict)
     """Fields of [offload] that are other than the configuration's."""
     waits: bool = False
+    beside: bool = False
+    """Whether the same program runs on a second GPU of the host meanwhile."""
 
     @property
     def expects_transfers(self) -> bool:
@@ -116,6 +118,10 @@ FIXED = (
 )
 
 
+OWN_FIELDS = frozenset(("like", "title", "offload", "control", "waits", "options", "beside"))
+"""What [arms.NAME] of a configuration may say."""
+
+
 def all_arms(config: Config) -> tuple[Arm, ...]:
     """Every arm of a configuration, controls first; memory pressure once per slop factor."""
     return (*_built_in(config), *_own(config))
@@ -144,11 +150,11 @@ def _own(config: Config) -> tuple[Arm, ...]:
 def own_arm(config: Config, known: Mapping[str, Arm], name: str, values: Mapping[str, Any]) -> Arm:
     """An arm that is like a known one but for some fields. Raises `RefusedError`."""
     where = f"{config.name}: [arms.{name}]"
-    wrong = sorted(set(values) - {"like", "title", "offload", "control", "waits", "options"})
+    wrong = sorted(set(values) - OWN_FIELDS)
     if wrong or values.get("like") not in known or not name.replace("-", "").isalnum():
         raise RefusedError(
             f"{where} has no known `like`, a field that is none, or no plain name.",
-            "Fields: like, title, offload, control, waits, options; names of letters and digits.",
+            f"Fields: {', '.join(sorted(OWN_FIELDS))}; names of letters and digits.",
         )
     arm = known[values["like"]]
     given = {
@@ -166,6 +172,7 @@ def own_arm(config: Config, known: Mapping[str, Arm], name: str, values: Mapping
         offload=fields_of,
         control=values.get("control", arm.control if not given else None),
         waits=values.get("waits", arm.waits),
+        beside=values.get("beside", arm.beside),
         options={**arm.options, **values.get("options", {})},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ MOST = 1 << 12
 
 
 def find_batch(spec: Spec) -> dict[str, Any]:
-    """The largest batch per device that runs two steps, and every size that was tried."""
+    """The largest batch per device that runs some steps, and every size that was tried."""
     mesh = make_mesh(spec.config, jax.devices())
     on_gpu = mesh.devices.flat[0].platform == "gpu"
     options = compile_options(spec, on_gpu)
@@ -76,10 +77,15 @@ def _try(
         for _ in range(2):
             state, loss = compiled(state, tokens)
         jax.block_until_ready((state, loss))
+        began = time.perf_counter()
+        for _ in range(spec.config.recording.timed):
+            state, loss = compiled(state, tokens)
+        jax.block_until_ready((state, loss))
+        step_ms = (time.perf_counter() - began) * 1e3 / spec.config.recording.timed
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         return {"fits": False}
     plan = compiled.memory_analysis()
     planned = plan.temp_size_in_bytes + plan.argument_size_in_bytes
-    return {"fits": True, "planned_gib": planned / GIB}
+    return {"fits": True, "planned_gib": planned / GIB, "step_ms": step_ms}

@@ -15,21 +15,20 @@ import click
 from nsysoverlap.core.errors import NsysOverlapError
 from nsysoverlap.core.formatting import number_of
 from nsysoverlap.core.interrupts import interrupt_behind, interrupts_raised
-from nsysoverlap.core.output import write_atomically
 
 from .arms import find_arm, select_arms
-from .cli_checks import maxtext, preflight
+from .batch_runs import BATCH_ARMS, find_batches, write_batches
+from .cli_checks import preflight
+from .cli_maxtext import maxtext
 from .cli_options import Seconds, plan_from, with_run_options
 from .cli_tune import tune_command, validate_command
 from .config import Config
 from .errors import RefusedError
 from .frontier import write_picture
-from .launch import launch
-from .matrix import Plan, check_all, finish_arm, prepare, run_arm, run_matrix, spec_of
-from .results import Row, load_rows, read_config, read_manifest
-from .tables import batch_table, markdown, write_results
+from .matrix import Plan, check_all, finish_arm, prepare, run_arm, run_matrix
+from .results import Row, load_rows, read_config
+from .tables import markdown, write_results
 
-BATCH_ARMS = ("keep", "remat", "save", "offload")
 REFUSED, FAILED, VOID = 2, 1, 3
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,8 +83,7 @@ def run(
     prepare(config, plan)
     chosen = find_arm(config, arm)
     if find_batch:
-        _find_batches(config, plan, [arm])
-        return
+        sys.exit(_batches(config, plan, [arm]))
     outcome = run_arm(config, chosen, plan)
     if outcome.status in ("refused", "skipped"):
         raise RefusedError(outcome.reason)
@@ -120,8 +118,7 @@ def matrix(
     plan = replace(plan, budget_s=budget_s)
     if find_batch:
         prepare(config, plan)
-        _find_batches(config, plan, names or list(BATCH_ARMS))
-        return
+        sys.exit(_batches(config, plan, names or list(BATCH_ARMS)))
     chosen = select_arms(config, names)
     prepare(config, plan)
     check_all(config, chosen, plan)
@@ -182,21 +179,11 @@ def _check_rank(processes: int, rank: int, hint: str) -> None:
         raise RefusedError(f"There is no rank {rank} of {processes} processes.", hint)
 
 
-def _find_batches(config: Config, plan: Plan, arms: Sequence[str]) -> None:
-    """Print the largest batches, and leave them as `batches.md`."""
-    found = []
-    for arm in arms:
-        spec = spec_of(config, find_arm(config, arm), plan, "find-batch")
-        spec = replace(spec, folder=f"{spec.folder}-batch")
-        outcome = launch(spec, None, plan.arm_timeout_s)
-        if outcome.status != "ok":
-            raise RefusedError(f"{arm}: {outcome.status}: {outcome.reason}", "See log.txt.")
-        values = read_manifest(Path(spec.folder)) or {}
-        found.append((arm, values["largest_batch_per_device"], values["search_ended"]))
-        _say(f"{arm}: {found[-1][1]} sequences a device")
-    table = batch_table(found)
-    write_atomically(plan.folder / "batches.md", table)
-    click.echo(table)
+def _batches(config: Config, plan: Plan, arms: Sequence[str]) -> int:
+    """Find and print the largest batches; the exit status."""
+    found = find_batches(config, plan, arms, _say)
+    click.echo(write_batches(config, plan.folder, found))
+    return FAILED if any(one.problem for one in found) else 0
 
 
 def _exit_code(rows: list[Row]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,10 @@ import click
 from nsysoverlap.core.formatting import number_of
 from nsysoverlap.trace.nsys_export import find_nsys
 
-from . import nsys
-from .arms import find_arm, select_arms
+from .arms import select_arms
 from .config import Config, load_config
 from .errors import RefusedError
-from .launch import launch, run_logged
-from .maxtext import maxtext_run
+from .launch import launch
 from .results import read_manifest
 from .spec import Spec
 
@@ -70,37 +67,3 @@ def preflight_table(entries: list[dict[str, Any]]) -> str:
         verdict = f"**no**: {entry['problem']}" if entry["problem"] else "ok"
         lines.append([entry["arm"], *sizes, str(entry["d2h_copies"]), verdict])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-@click.command()
-@CONFIG_OPTION
-@click.option("--arm", required=True, help="The arm to run.")
-@click.option(
-    "--out",
-    "folder",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for recordings and MaxText's output.",
-)
-@click.option("--trace/--no-trace", default=True, help="Record with nsys.")
-@click.option("--dry-run", is_flag=True, help="Print the command and do not run it.")
-@click.option("--timeout-s", default=3600.0, show_default=True)
-def maxtext(
-    config_name: str, arm: str, folder: Path, trace: bool, dry_run: bool, timeout_s: float
-) -> None:
-    """Run an arm through MaxText, or print the exact command; start it once a GPU."""
-    config = load_config(config_name)
-    # A dry run must print the same command on a login node without nsys.
-    path = find_nsys() or Path("nsys") if dry_run else nsys.require_nsys() if trace else None
-    wanted = maxtext_run(config, find_arm(config, arm), path if trace else None, folder)
-    if dry_run:
-        click.echo(wanted.shell())
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    rank = os.environ.setdefault("SLURM_PROCID", "0")
-    environment = {**os.environ, **wanted.environment}
-    code = run_logged(list(wanted.command), environment, folder / f"log.rank{rank}.txt", timeout_s)
-    if path is not None and trace:
-        nsys.finish(path, folder / f"rank{rank}")
-    if code != 0:
-        raise SystemExit(1)

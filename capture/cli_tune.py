@@ -20,7 +20,7 @@ from .learning import step_model
 from .matrix import Plan
 from .predictions import read_predictions
 from .results import Row, read_config
-from .tune import FIXED, Goal, by_name, take_turns, tune
+from .tune import FIXED, Goal, by_name, take_turns, tensors_of, tune
 from .tune_tables import write_tune
 from .validate import validate, validate_text
 
@@ -35,6 +35,11 @@ TUNE_OPTIONS = (
         help="Peak device memory at most; may be given several times.",
     ),
     click.option("--frontier", is_flag=True, help="Limits from full recomputation to keeping all."),
+    click.option(
+        "--maxtext",
+        is_flag=True,
+        help="Only programs that MaxText has options for, and print those of each answer.",
+    ),
     click.option("--turns", default=2, show_default=True, type=click.IntRange(1, 9)),
     click.option(
         "--rounds",
@@ -90,10 +95,12 @@ def run_tune(
     found: dict[str, Any] = {"rounds": {}}
     if rounds and able:
         found = take_turns(known, able, rounds, plan, say)
-    names = [name for name in known.model.names if name != "decoder_layer_input"]
+    names = tensors_of(known, maxtext=goal.maxtext)
     model = step_model(known, plan.folder, rows, names)
     predictions = read_predictions(plan.folder)
-    text = write_tune(plan.folder, known, rows, predictions, found["rounds"], model)
+    text = write_tune(
+        plan.folder, known, rows, predictions, found["rounds"], model, maxtext=goal.maxtext
+    )
     return text, list(by_name(rows.values()).values())
 
 
@@ -103,13 +110,14 @@ def run_tune(
 def tune_command(
     limits: tuple[str, ...],
     frontier: bool,
+    maxtext: bool,
     turns: int,
     rounds: int,
     budget_s: float | None,
     **given: Any,
 ) -> None:
     """Find the fastest program for a memory limit: predict, run the few best, learn, again."""
-    goal = goal_from(limits, frontier)
+    goal = replace(goal_from(limits, frontier), maxtext=maxtext)
     config, plan = plan_from(given)
     text, rows = run_tune(config, replace(plan, budget_s=budget_s), goal, turns, rounds, say)
     click.echo(text)
@@ -120,7 +128,7 @@ def tune_command(
 
 @click.command("validate")
 @click.option("--arms", default="", metavar="A,B,...", help="Only these. Default: all.")
-@_with(TUNE_OPTIONS[3:])
+@_with(TUNE_OPTIONS[4:])
 @with_run_options
 def validate_command(arms: str, rounds: int, budget_s: float | None, **given: Any) -> None:
     """Change the prefetching program on purpose, predict each change, then run it."""
@@ -139,7 +147,9 @@ def validate_command(arms: str, rounds: int, budget_s: float | None, **given: An
 def _alike(config: Config, name: str) -> bool:
     """Whether an arm keeps its training state as `keep` does, so that both can take turns."""
     arm = find_arm(config, name)
-    return not (arm.scan or arm.optimizer_on_host or arm.parameters_on_host or arm.feed)
+    other = arm.optimizer_on_host or arm.parameters_on_host or arm.feed
+    # The rounds run one program at a time, so a companion would be missing from them.
+    return not (arm.scan or other or arm.beside)
 
 
 def say(text: str) -> None:

@@ -92,8 +92,13 @@ def trace_stem(spec: Spec) -> Path:
     return Path(spec.folder, name)
 
 
-def launch(spec: Spec, nsys_path: Path | None, timeout_s: float) -> Outcome:
-    """Run the spec in a fresh process and say how it ended; its output is `log.txt`."""
+def launch(
+    spec: Spec, nsys_path: Path | None, timeout_s: float, more: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run the spec in a fresh process and say how it ended; its output is `log.txt`.
+
+    `more` are variables beside the inherited ones.
+    """
     folder = Path(spec.folder)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / ranked("manifest.json", spec.rank, spec.processes)
@@ -102,7 +107,7 @@ def launch(spec: Spec, nsys_path: Path | None, timeout_s: float) -> Outcome:
         # What an earlier run left must not pass for this one's.
         for suffix in RECORDINGS:
             trace_stem(spec).with_suffix(suffix).unlink(missing_ok=True)
-    environment = worker_environment(spec, os.environ)
+    environment = worker_environment(spec, {**os.environ, **(more or {})})
     spec.write(folder / ranked("spec.json", spec.rank, spec.processes))
     log = folder / ranked("log.txt", spec.rank, spec.processes)
     code = run_logged(worker_command(spec, nsys_path), environment, log, timeout_s)
@@ -125,7 +130,7 @@ def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s:
         return Outcome("timeout", f"not done after {timeout_s:.0f} s")
     text = log.read_text(encoding="utf-8", errors="replace")
     if not manifest.is_file():
-        return Outcome("failed", f"status {code}: {_last_error(text)}")
+        return Outcome("failed", f"status {code}: {last_error(text)}")
     values = read_json(manifest)
     if values["status"] != "ok":
         return Outcome(values["status"], values.get("reason", ""))
@@ -135,7 +140,8 @@ def _outcome(spec: Spec, manifest: Path, log: Path, code: int | None, timeout_s:
     return Outcome("ok", "", trace)
 
 
-def _last_error(log: str) -> str:
+def last_error(log: str) -> str:
+    """The line of a log that most likely says why it ends."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"Error|error:|FAILED|^F\d{4}|INTERNAL", line)]
     return ((errors or lines or ["no output"])[-1])[:300]

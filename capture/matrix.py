@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from nsysoverlap.core.output import write_atomically
 
 from . import nsys, pgle
 from .arms import Arm, find_arm
+from .companion import companion, two_gpus
 from .config import Config
-from .errors import RefusedError
+from .errors import CaptureError, RefusedError
 from .json_files import read_json
 from .launch import Outcome, launch
 from .overlap import analyze_folder
@@ -148,7 +150,19 @@ def run_arm(config: Config, arm: Arm, plan: Plan) -> Outcome:
         target.parent.mkdir(parents=True, exist_ok=True)
         pgle.write_profile(source, target, config.recording.traced)
         spec = replace(spec, profile=str(target))
-    return launch(spec, plan.nsys if spec.trace else None, plan.arm_timeout_s)
+    recorder = plan.nsys if spec.trace else None
+    if not arm.beside:
+        return launch(spec, recorder, plan.arm_timeout_s)
+    gpus = two_gpus(os.environ)
+    if gpus is None or config.training.fsdp > 1:
+        return Outcome("skipped", "needs a second GPU on this host, and a program on one (fsdp 1)")
+    mine, other = ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {} for gpu in gpus)
+    try:
+        with companion(spec, other, plan.arm_timeout_s):
+            # With both in sight JAX would take the memory of both.
+            return launch(spec, recorder, plan.arm_timeout_s, mine)
+    except CaptureError as error:
+        return Outcome("failed", error.message)
 
 
 def finish_arm(config: Config, arm: Arm, plan: Plan, outcome: Outcome) -> None:

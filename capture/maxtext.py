@@ -9,10 +9,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import nsys
 from .arms import Arm
-from .config import Config
+from .config import Config, ModelConfig
 from .errors import RefusedError
 
 MODULE = "maxtext.trainers.pre_train.train"
@@ -28,12 +29,20 @@ enable_goodput_recording monitor_goodput enable_checkpoint_cloud_logger reuse_ex
 base_output_directory steps dtype attention max_target_length per_device_batch_size
 ici_fsdp_parallelism dcn_fsdp_parallelism remat_policy scan_layers param_scan_axis profiler
 skip_first_n_steps_for_profiler profiler_steps profile_cleanly upload_all_profiler_results
-optimizer_memory_host_offload parameter_memory_host_offload quantization
+optimizer_memory_host_offload parameter_memory_host_offload quantization weight_dtype
+skip_jax_distributed_system
 """
-OPTION_NAMES = frozenset((_PLACED + _PLAIN).split())
-"""Options known here; the first group are the tensors that `remat_policy=custom` places."""
+_SIZES = """
+base_emb_dim base_num_query_heads base_num_kv_heads head_dim base_mlp_dim base_num_decoder_layers
+vocab_size rope_max_timescale decoder_block attention_type q_lora_rank kv_lora_rank
+qk_nope_head_dim qk_rope_head_dim v_head_dim first_num_dense_layers num_experts
+num_experts_per_tok shared_experts base_moe_mlp_dim sparse_matmul megablox capacity_factor
+"""
+OPTION_NAMES = frozenset((_PLACED + _PLAIN + _SIZES).split())
+"""Options known here: tensors that `remat_policy=custom` places, plain ones, sizes of a model."""
 # MaxText projects queries, keys and values apart; its own policies treat the three alike.
 SPLIT_NAMES = {"qkv_proj": ("query_proj", "key_proj", "value_proj")}
+TE_ATTENTION = "cudnn_flash_te"
 ENVIRONMENT = {"NVTE_FUSED_ATTN": "1"}
 ALWAYS = {
     "hardware": "gpu_multiprocess",
@@ -44,7 +53,7 @@ ALWAYS = {
     "monitor_goodput": "false",
     "enable_checkpoint_cloud_logger": "false",
     "reuse_example_batch": "1",
-    "attention": "cudnn_flash_te",
+    "attention": TE_ATTENTION,
 }
 
 
@@ -69,12 +78,17 @@ def maxtext_run(config: Config, arm: Arm, nsys_path: Path | None, folder: Path) 
     without [maxtext].
     """
     command = ["python3", "-m", MODULE, BASE]
-    options = _options(config, arm, folder, recorded=nsys_path is not None)
-    command += [f"{name}={value}" for name, value in options.items()]
+    command += maxtext_options(config, arm, folder, recorded=nsys_path is not None)
     if nsys_path is not None:
         command = nsys.profile_command(nsys_path, folder / "rank%q{SLURM_PROCID}", command)
     environment = {**ENVIRONMENT, **config.environment, "XLA_FLAGS": xla_flags(arm)}
     return MaxTextRun(tuple(command), environment)
+
+
+def maxtext_options(config: Config, arm: Arm, folder: Path, *, recorded: bool) -> list[str]:
+    """`NAME=VALUE` as MaxText takes them. Raises `RefusedError` as `maxtext_run` does."""
+    options = _options(config, arm, folder, recorded=recorded)
+    return [f"{name}={value}" for name, value in options.items()]
 
 
 def xla_flags(arm: Arm) -> str:
@@ -85,9 +99,10 @@ def xla_flags(arm: Arm) -> str:
 
 
 def _options(config: Config, arm: Arm, folder: Path, *, recorded: bool) -> dict[str, str]:
-    if "model_name" not in config.maxtext:
+    if not config.maxtext:
         raise RefusedError(
-            f"{config.name}: has no MaxText model.", "Give [maxtext] with model_name."
+            f"{config.name}: has no MaxText model.",
+            "Give [maxtext] with model_name, or with other options to take the sizes of [model].",
         )
     _check_arm(arm)
     recording, training = config.recording, config.training
@@ -99,7 +114,8 @@ def _options(config: Config, arm: Arm, folder: Path, *, recorded: bool) -> dict[
         "max_target_length": str(training.sequence),
         "per_device_batch_size": str(training.batch_per_device),
         "steps": str(recording.warm_up + 2 * recording.timed + recording.traced),
-        **{name: str(value) for name, value in config.maxtext.items()},
+        **({} if "model_name" in config.maxtext else model_sizes(config.model)),
+        **{name: _text(value) for name, value in config.maxtext.items()},
         "scan_layers": "true" if arm.scan else "false",
         **remat_options(config, arm),
     }
@@ -124,6 +140,45 @@ def _options(config: Config, arm: Arm, folder: Path, *, recorded: bool) -> dict[
     return options
 
 
+def model_sizes(model: ModelConfig) -> dict[str, str]:
+    """[model] as MaxText's options; the sparse one with the capacity that its experts have here."""
+    sizes: dict[str, Any] = {
+        "base_emb_dim": model.width,
+        "base_num_query_heads": model.heads,
+        "base_num_kv_heads": model.kv_heads or model.heads,
+        "base_mlp_dim": model.mlp_width,
+        "base_num_decoder_layers": model.layers,
+        "vocab_size": model.vocabulary,
+        "rope_max_timescale": int(model.rope_theta),
+    }
+    if model.kind == "dense":
+        sizes["head_dim"] = model.head_width
+    else:
+        sizes |= {
+            "decoder_block": "deepseek",
+            "attention_type": "mla",
+            "q_lora_rank": model.q_rank,
+            "kv_lora_rank": model.kv_rank,
+            "qk_nope_head_dim": model.nope_width,
+            "qk_rope_head_dim": model.rope_width,
+            "v_head_dim": model.value_width,
+            "first_num_dense_layers": model.dense_layers,
+            "num_experts": model.experts,
+            "num_experts_per_tok": model.experts_per_token,
+            "shared_experts": model.shared_experts,
+            "base_moe_mlp_dim": model.expert_width,
+            "capacity_factor": model.capacity_factor,
+            # Its kernels for sparse products are for TPUs.
+            "sparse_matmul": False,
+            "megablox": False,
+        }
+    return {name: _text(value) for name, value in sizes.items()}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def remat_options(config: Config, arm: Arm) -> dict[str, str]:
     """The remat policy, and with `custom` the place of each named tensor."""
     if arm.keeps == "none":
@@ -136,6 +191,11 @@ def remat_options(config: Config, arm: Arm) -> dict[str, str]:
     offload, layers = arm.offload_of(config), range(config.model.layers)
     options = {"remat_policy": "custom"}
     for name in offload.names:
+        if not nameable(config, name):
+            raise RefusedError(
+                f"{arm.name}: MaxText names {name} with attention={TE_ATTENTION} only.",
+                "Leave the tensor out.",
+            )
         places = {offload.place(name, layer) for layer in layers}
         if len(places) > 1:
             raise RefusedError(
@@ -145,6 +205,16 @@ def remat_options(config: Config, arm: Arm) -> dict[str, str]:
             )
         options |= dict.fromkeys(maxtext_names([name]), words[places.pop()])
     return options
+
+
+def nameable(config: Config, name: str) -> bool:
+    """Whether keeping a tensor spares MaxText what it spares here.
+
+    The output of attention is named together with what its backward pass needs in Transformer
+    Engine's kernel alone.
+    """
+    attention = config.maxtext.get("attention", ALWAYS["attention"])
+    return name != "context" or attention == TE_ATTENTION
 
 
 def maxtext_names(names: Sequence[str]) -> list[str]:

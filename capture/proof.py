@@ -42,7 +42,7 @@ def host_traffic(jaxpr: Any) -> HostTraffic:
 
 
 def _copy(source: Any, result: Any, times: int) -> HostTraffic:
-    came_from, goes_to = _on_host(source), _on_host(result)
+    came_from, goes_to = on_host(source), on_host(result)
     if came_from == goes_to:
         return HostTraffic()
     n_bytes = times * math.prod(result.shape) * result.dtype.itemsize
@@ -51,7 +51,8 @@ def _copy(source: Any, result: Any, times: int) -> HostTraffic:
     return HostTraffic(h2d_copies=times, h2d_bytes=n_bytes, h2d_sites=1)
 
 
-def _on_host(aval: Any) -> bool:
+def on_host(aval: Any) -> bool:
+    """Whether a value lives in memory of the host."""
     return "host" in str(getattr(aval, "memory_space", "")).lower()
 
 

@@ -114,13 +114,21 @@ def _row(folder: Path, arm: Arm) -> Row:
         traced_ms=manifest["traced_ms"],
         tflops=manifest["tflops_per_device"],
         peak_gib=memory["peak_gib"],
-        planned_gib=memory.get("planned_gib", memory["arguments_gib"] + memory["temporary_gib"]),
+        planned_gib=_planned(memory),
         host_gib=memory["host_gib"],
         losses=tuple(manifest["losses"]),
     )
     row = _void_unless(row, _program_moves(arm, manifest["traffic"]))
     report = read_report(folder)
     return row if report is None else _with_overlap(row, arm, manifest, report)
+
+
+def _planned(memory: Mapping[str, float | None]) -> float | None:
+    """GiB by the compiler; older manifests say only its parts."""
+    if "planned_gib" in memory:
+        return memory["planned_gib"]
+    arguments, temporary = memory["arguments_gib"], memory["temporary_gib"]
+    return None if arguments is None or temporary is None else arguments + temporary
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -195,9 +203,9 @@ def recorded_bytes(device: Mapping[str, Any], direction: str) -> int:
 
 
 def _against(row: Row, rows: Mapping[str, Row], config: Config) -> Row:
-    """The row beside `keep` (losses) and its control (prediction)."""
-    row = _void_unless(row, _losses_differ(row, rows.get("keep"), config.training))
+    """The row beside `keep`, or its control without one (losses), and its control (prediction)."""
     control = rows.get(row.control or "")
+    row = _void_unless(row, _losses_differ(row, rows.get("keep", control), config.training))
     if control is not None and control.step_ms is not None and row.exposed_ms is not None:
         row = replace(row, predicted_ms=control.step_ms + row.exposed_ms)
     return row
@@ -223,8 +231,9 @@ def _losses_differ(row: Row, keep: Row | None, training: TrainingConfig) -> str:
     first = max(apart[: training.loss_steps], default=0.0)
     later = max(apart[training.loss_steps :], default=0.0)
     if first > training.loss_rtol:
-        return f"losses differ from keep's by up to {first:.2e}"
-    return "" if later <= training.drift_rtol else f"losses drift from keep's by up to {later:.2e}"
+        return f"losses differ from {keep.arm}'s by up to {first:.2e}"
+    drifts = f"losses drift from {keep.arm}'s by up to {later:.2e}"
+    return "" if later <= training.drift_rtol else drifts
 
 
 def _void_unless(row: Row, problem: str) -> Row:

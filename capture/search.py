@@ -129,14 +129,22 @@ def with_clock(work_ms: float, exposed_ms: float, power: float) -> float:
 
 
 def best(
-    model: StepModel, limit_gib: float, tolerance_ms: float = 0.0, most: int = 1 << 30
+    model: StepModel,
+    limit_gib: float,
+    tolerance_ms: float = 0.0,
+    most: int = 1 << 30,
+    *,
+    alike: bool = False,
 ) -> Counts:
     """The placement of the smallest predicted step whose peak is within the limit.
 
-    Exact within `tolerance_ms`, unless more than `most` placements had to be looked at. Ties go
-    to the one that moves least. If not even full rematerialisation fits, that is the answer.
+    With `alike` a tensor is in one place in all layers, which is what MaxText can say. Exact within
+    `tolerance_ms`, unless more than `most` placements had to be looked at. Ties go to the one that
+    moves least. If not even full rematerialisation fits, that is the answer.
     """
     search = _Search(model, limit_gib, tolerance_ms, most)
+    if alike:
+        search.options = [(model.layers, 0), (0, model.layers), (0, 0)]
     search.climb()
     search.descend(0, [(0, 0)] * len(model.tensors))
     return search.counts

@@ -100,10 +100,3 @@ def frontier_text(rows: Sequence[Row]) -> str:
     if beaten:
         text += " Worse than another arm on both: " + ", ".join(r.arm for r in beaten) + "."
     return text
-
-
-def batch_table(found: Sequence[tuple[str, int, bool]]) -> str:
-    """The largest batch a device of each arm; the flag says that the search ended there."""
-    lines = ["| arm | sequences a device that fit |", "| --- | ---: |"]
-    lines += [f"| {arm} | {'at least ' if open_ended else ''}{n} |" for arm, n, open_ended in found]
-    return "\n".join(lines) + "\n"

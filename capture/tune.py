@@ -23,6 +23,7 @@ from .errors import RefusedError
 from .launch import launch
 from .learning import Calibration, calibrate, step_model
 from .matrix import Plan, prepare, run_matrix, spec_of
+from .maxtext import nameable
 from .predictions import Prediction, read_predictions, write_predictions
 from .results import Row, read_config, read_manifest
 from .schedule import Replayed, read_schedule, replay, short_windows
@@ -45,12 +46,14 @@ Say = Callable[[str], None]
 class Goal:
     """Memory limits in GiB; those of `above_remat` count from the peak of rematerialisation.
 
-    With `frontier` three more between the peaks of `remat` and `keep`.
+    With `frontier` three more between the peaks of `remat` and `keep`. With `maxtext` only programs
+    that MaxText has options for: each tensor in one place in all layers, under a remat policy.
     """
 
     limits: tuple[float, ...] = ()
     above_remat: tuple[float, ...] = ()
     frontier: bool = False
+    maxtext: bool = False
 
     def all(self, rows: Mapping[str, Row]) -> list[float]:
         """The limits, smallest first."""
@@ -65,15 +68,21 @@ class Goal:
 
 def tune(config: Config, plan: Plan, goal: Goal, turns: int, say: Say) -> dict[str, Row]:
     """Run the search; returns all rows. What is done already is not done again."""
+    if config.model.kind != "dense":
+        raise RefusedError(
+            f"{config.name}: tune knows dense models only; the layers of a sparse one are of two "
+            "kinds.",
+            "Describe programs as [arms.NAME] and compare them with matrix.",
+        )
     config, began = with_known_arms(config, plan.folder), time.monotonic()
     rows = by_name(run_matrix(config, [find_arm(config, n) for n in FIXED], plan, say))
     for turn in range(turns):
         if not all(name in rows and rows[name].step_ms for name in ("keep", "remat")):
             raise RefusedError("keep and remat have to run first.", "See the log of each.")
-        names = [name for name in config.model.names if name != "decoder_layer_input"]
-        model = step_model(config, plan.folder, rows, names)
+        model = step_model(config, plan.folder, rows, tensors_of(config, maxtext=goal.maxtext))
         say(f"turn {turn + 1}: {len(model.tensors)} tensors, forward {model.forward_ms:.2f} ms")
-        config, wanted = propose(config, learned(model, plan.folder, rows), goal.all(rows))
+        limits, taught = goal.all(rows), learned(model, plan.folder, rows)
+        config, wanted = propose(config, taught, limits, maxtext=goal.maxtext)
         prepare(config, plan)
         fresh = [name for name in wanted if name not in read_predictions(plan.folder)]
         compiled = compile_arms(config, fresh, plan, say)
@@ -109,8 +118,14 @@ def with_known_arms(config: Config, folder: Path) -> Config:
     return replace(config, arms={**read_config(folder).arms, **config.arms})
 
 
+def tensors_of(config: Config, *, maxtext: bool = False) -> list[str]:
+    """Tensors of a layer that may be placed; the input of each layer is kept in any case."""
+    names = [name for name in config.model.names if name != "decoder_layer_input"]
+    return [name for name in names if not maxtext or nameable(config, name)]
+
+
 def propose(
-    config: Config, model: StepModel, limits: Sequence[float]
+    config: Config, model: StepModel, limits: Sequence[float], *, maxtext: bool = False
 ) -> tuple[Config, dict[str, float]]:
     """The configuration with candidates as arms of its own, and the limit of each.
 
@@ -125,19 +140,22 @@ def propose(
                 model, d2h_gbps=model.d2h_gbps * share, h2d_gbps=model.h2d_gbps * share
             )
             tolerance = TOLERANCE * model.remat_ms
-            counts = best(narrow, limit - MARGIN_GIB, tolerance, MOST_LOOKS)
-            values = own_values(model, counts)
+            room = limit - MARGIN_GIB
+            counts = best(narrow, room, tolerance, MOST_LOOKS, alike=maxtext)
+            values = own_values(model, counts, maxtext=maxtext)
             name = next((n for n, v in arms.items() if v == values), f"tuned-{len(arms) + 1}")
             arms[name] = values
             wanted.setdefault(name, limit)
     return replace(config, arms=arms), wanted
 
 
-def own_values(model: StepModel, counts: Counts) -> dict[str, Any]:
-    """A placement as an arm of one's own."""
+def own_values(model: StepModel, counts: Counts, *, maxtext: bool = False) -> dict[str, Any]:
+    """A placement as an arm of one's own; with `maxtext` one that a remat policy makes."""
     fields = offload_fields(model, counts)
     if not fields["names"]:
         return {"like": "remat", "title": "everything computed again"}
+    if maxtext:
+        return {"like": "lhs" if fields["host"] else "save", "offload": fields}
     # Pieces of about what XLA assumes; a whole tensor where that is near, for cuts cost copies.
     piece = int(1.5 * ASSUMED_MS * model.d2h_gbps * 1e6) >> 20
     like = "prefetch" if fields["host"] else "save-tied"

@@ -49,9 +49,11 @@ def write_tune(
     predictions: Mapping[str, Prediction],
     rounds: Rounds,
     model: StepModel | None,
+    *,
+    maxtext: bool = False,
 ) -> str:
     """Write `tune.md`, `tune.json` and `toml/ARM.toml`; returns the Markdown."""
-    text = tune_text(config, rows, predictions, rounds, model)
+    text = tune_text(config, rows, predictions, rounds, model, maxtext=maxtext)
     write_atomically(folder / "tune.md", text)
     values = [
         {
@@ -76,6 +78,8 @@ def tune_text(
     predictions: Mapping[str, Prediction],
     rounds: Rounds,
     model: StepModel | None,
+    *,
+    maxtext: bool = False,
 ) -> str:
     """The table, the answer for each limit, what was tried, and the tensors."""
     measured = {name: step_of(row, {}) for name, row in rows.items()}
@@ -85,7 +89,8 @@ def tune_text(
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     limits = sorted({p.limit_gib for p in predictions.values() if p.limit_gib})
     answers = "\n".join(f"- {_answer(limit, every, config, rounds)}" for limit in limits)
-    parts = [table, answers, _accuracy(predictions, measured), placements(config, rows)]
+    options = maxtext_answers(limits, every, config) if maxtext else ""
+    parts = [table, answers, options, _accuracy(predictions, measured), placements(config, rows)]
     if model is not None:
         parts.append(tensor_table(model))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -138,18 +143,32 @@ def why_not(row: Row, prediction: Prediction | None, rows: Sequence[Row]) -> str
     return f"{text}; {row.exposed_ms:.1f} ms wait for copies" if row.exposed_ms else text
 
 
+def within(limit: float, rows: Sequence[Row]) -> list[Row]:
+    """The arms whose peak is within a limit, fastest first."""
+    fits = [r for r in rows if r.status == "ok" and r.step_ms and (peak(r) or 1e9) <= limit]
+    return sorted(fits, key=lambda row: row.step_ms or 0.0)
+
+
+def maxtext_answers(limits: Sequence[float], rows: Sequence[Row], config: Config) -> str:
+    """For each limit MaxText's options for the fastest arm that it can run."""
+    lines = []
+    for limit in limits:
+        able = [r.arm for r in within(limit, rows) if find_arm(config, r.arm).keeps != "prefetch"]
+        what = f"`{maxtext_line(config, able[0])}` ({able[0]})" if able else "nothing fits"
+        lines.append(f"- MaxText, {limit:.1f} GiB: {what}")
+    return "\n".join(lines)
+
+
 def _answer(limit: float, rows: Sequence[Row], config: Config, rounds: Rounds) -> str:
     """The fastest arm within a limit, and whether that is a change."""
-    fits = [
-        row for row in rows if row.status == "ok" and row.step_ms and (peak(row) or 1e9) <= limit
-    ]
+    fits = within(limit, rows)
     fixed = [row for row in fits if row.arm not in config.arms]
     if not fits:
         return f"{limit:.1f} GiB: nothing fits."
-    one = min(fits, key=lambda row: row.step_ms or 0.0)
+    one = fits[0]
     if not fixed:
         return f"{limit:.1f} GiB: {one.arm}, {one.step_ms:.1f} ms; no fixed arm fits."
-    usual = min(fixed, key=lambda row: row.step_ms or 0.0)
+    usual = fixed[0]
     won = 1 - (one.step_ms or 0.0) / (usual.step_ms or 1.0)
     if won < NOISE:
         return f"{limit:.1f} GiB: no change, {usual.arm} is as fast ({usual.step_ms:.1f} ms)."

@@ -37,7 +37,7 @@ from .tune import Say, by_name, compile_arms, replay_of, rest_of, with_known_arm
 BASES = ("keep", "remat", "prefetch")
 SYNC_LAG_MS = 1.0
 """What a host that waits for each step adds to it: measured on seven recordings."""
-JUDGED = ("copies-", "casts-", "kept-", "every-second", "save-tied", "awaited")
+JUDGED = ("copies-", "casts-", "kept-", "every-second", "save-tied", "awaited", "beside")
 """Changes that leave each copy its window: more or fewer bytes in it, or no copy at all."""
 CLOCK = 0.37
 QUESTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -79,6 +79,9 @@ def changes(config: Config) -> dict[str, dict[str, Any]]:
     def changed(title: str, like: str = "prefetch", waits: bool = False, **fields: Any) -> Any:
         return {"like": like, "title": title, "offload": fields, "waits": waits}
 
+    def also(title: str, like: str = "prefetch") -> Any:
+        return {"like": like, "title": title, "beside": True}
+
     def kept(n_away: int) -> dict[str, Any]:
         away, stays = range(n_away), range(n_away, layers)
         return {
@@ -109,6 +112,8 @@ def changes(config: Config) -> dict[str, dict[str, Any]]:
         "pieces-whole": changed("pieces four times as large", piece_mib=whole),
         "awaited": changed("the host waits for each step", waits=True),
         "awaited-alone": changed("no copies, awaited", "save-tied", waits=True),
+        "beside": also("a second GPU copies at once"),
+        "beside-alone": also("a second GPU at once, no copies", "save-tied"),
     }
     for name in config.model.names:
         if name in ("context", "mlpwi_0", "out_proj") and name not in offload.names:

@@ -140,6 +140,46 @@ def test_a_warning_of_nsys_alone_is_a_note(judge: Judge) -> None:
     assert entries[0].hint == "100.0 % of 3 launches and async copies have a GPU row."
 
 
+def test_messages_of_another_process_are_said_to_be_that(judge: Judge) -> None:
+    builder = healthy()
+    builder.diagnostic(2, "CUDA profiling might have not been started correctly.")
+    builder.diagnostic(2, "No CUDA events collected. Does the process use CUDA?")
+    builder.diagnostic(2, MAYBE_LOST)
+    entries = judge(builder)
+    assert [(e.severity, e.message.removeprefix("nsys says: ")[:19]) for e in entries] == [
+        ("note", "Not all CUDA events"),
+        ("note", "CUDA profiling migh"),
+        ("note", "No CUDA events coll"),
+    ]
+    assert {e.hint for e in entries[1:]} == {
+        "GPU work of 1 process is recorded, so this is of another one, such as a launcher."
+    }
+
+
+def test_a_trace_without_gpu_work_is_no_launcher(judge: Judge) -> None:
+    builder = TraceBuilder()
+    builder.diagnostic(2, "No CUDA events collected. Does the process use CUDA?")
+    (note,) = [entry for entry in judge(builder) if entry.code == "diagnostic"]
+    assert note.hint == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No OpenGL events collected. Does the process use OpenGL?",
+        "Not all OS runtime libraries events might have been collected.",
+        "Unable to collect CPU kernel IP/backtrace samples. perf event paranoid level is 2.",
+        "Unable to configure the collection of CPU IP/backtrace samples, context switch data.",
+        "No MMAP events were received for process with pid 1 before attempting to resolve symbol.",
+        "Scheduling information is absent. The thread activity is deduced.",
+    ],
+)
+def test_what_nsys_says_of_other_tables_is_left_out(judge: Judge, text: str) -> None:
+    builder = healthy()
+    builder.diagnostic(3, text)
+    assert judge(builder) == ()
+
+
 def test_an_error_of_nsys_is_a_warning_and_chatter_is_nothing(judge: Judge) -> None:
     builder = healthy()
     builder.diagnostic(3, "Unified Memory cannot\n  be traced: not enough memory.")

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from nsysoverlap import analyze
+from nsysoverlap.cli.app import main
+from nsysoverlap.core.formatting import NONE
 from nsysoverlap.measure.case import DeviceCase
-from nsysoverlap.result.model import Overlap
+from nsysoverlap.result.columns import named
+from nsysoverlap.result.model import Overlap, OverlapReport
+from nsysoverlap.result.quantities import OVERLAP
+from nsysoverlap.show.cells import cell
 
 from .casekit import Scene
-from .traces import PUBLIC, h200, h200_names, public_traces
+from .traces import PUBLIC, h200, h200_names, programs, public_traces
 
 MS = 1_000_000
+WAITED = ("blocking_ns", "blocking_share", "host_blocking_ns", "host_blocking_share")
 ADDITIVE = ("blocking_ns", "host_blocking_ns", "unawaited_ns", "unresolved_ns")
 
 
@@ -162,15 +170,33 @@ def test_without_calls_nobody_can_tell(tmp_path: Path) -> None:
     assert waits(scene, tmp_path) == [None, None, None, 100]
 
 
-@pytest.mark.parametrize("name", h200_names())
+OWN = [*h200_names(), *programs()]
+
+
+@pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("steps", ["auto", "none"])
 def test_the_exposed_time_is_split_whole(name: str, steps: str) -> None:
-    assert_split(analyze(h200(name), steps=steps).to_dict())
+    report = analyze(h200(name), steps=steps)
+    assert_split(report.to_dict())
+    assert_unknown_is_no_nothing(report)
 
 
 @pytest.mark.parametrize("path", public_traces())
 def test_the_exposed_time_of_public_traces_too(path: Path) -> None:
-    assert_split(analyze(path).to_dict())
+    report = analyze(path)
+    assert_split(report.to_dict())
+    assert_unknown_is_no_nothing(report)
+
+
+def assert_unknown_is_no_nothing(report: OverlapReport) -> None:
+    """No cell says 0 of a part that may be more, whichever device, step or operation it is of."""
+    holders = [*report.devices, *(step for device in report.devices for step in device.steps)]
+    parts = [getattr(one, name) for one in holders for name in ("h2d", "d2h", "both")]
+    parts += [operation.overlap for operation in report.operations]
+    for part in parts:
+        for column in named(OVERLAP, *WAITED):
+            text, value = cell(column, part), column.take(part)
+            assert (text == NONE) == (value is None or (not value and part.unresolved_ns > 0))
 
 
 def assert_split(node: object) -> None:
@@ -188,6 +214,66 @@ def assert_split(node: object) -> None:
         unknown = node["unresolved_ns"] == node["exposed_ns"] > 0
         if node["exposed_ns"]:
             assert [part is None for part in parts] == [unknown] * 3 + [False]
+
+
+def half_known() -> Scene:
+    """Two copies of one operation: a node of a graph follows the first, nothing the second."""
+    scene = Scene()
+    scene.run("compute", 7, 1, 20, 30)
+    scene.run("d2h", 20, 40, 100, 200, api="cudaMemcpyAsync_v3020")
+    scene.run("compute", 7, 50, 210, 220, graph=True)
+    scene.run("d2h", 20, 230, 300, 400, api="cudaMemcpyAsync_v3020")
+    return scene
+
+
+@pytest.mark.parametrize("kind", ["text", "markdown", "html"])
+@pytest.mark.parametrize(
+    "name", ["half known", "micro_graph_node", "jax_scan_pipelined_graph_node"]
+)
+def test_no_format_prints_the_unknown_as_nothing(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / "t.sqlite"
+    if name == "half known":
+        half_known().builder.write(path, "3.20")
+    else:
+        path = h200(name)
+    page = CliRunner().invoke(main, ["report", str(path), "--format", kind, "--by", "op"]).stdout
+    if kind != "html":
+        known = "50.0" if name == "half known" else "0.0"
+        assert f"who waited is known for {known} % of the exposed time" in " ".join(page.split())
+    waited = waited_cells(page, kind)
+    # A page has no column of which nothing is known.
+    assert bool(waited) == (kind != "html" or name == "half known")
+    assert not [text for text in waited if text.startswith("0")]
+
+
+def waited_cells(page: str, kind: str) -> list[str]:
+    """What stands below the headings of who waited, in all tables of a report."""
+    found = []
+    for table in tables_of(page, kind):
+        at = [i for i, text in enumerate(table[0]) if text.endswith(" waited")]
+        found += [row[i] for row in table[1:] for i in at if row[i]]
+    return found
+
+
+def tables_of(page: str, kind: str) -> list[list[list[str]]]:
+    if kind == "html":
+        found = re.findall(r"<table.*?</table>", page, re.DOTALL)
+        rows = [re.findall(r"<tr.*?</tr>", table, re.DOTALL) for table in found]
+        cells = r"<t[hd][^>]*>(.*?)</t[hd]>"
+        return [
+            [[re.sub("<[^>]*>", "", c).strip() for c in re.findall(cells, r, re.DOTALL)] for r in t]
+            for t in rows
+        ]
+    if kind == "markdown":
+        lines = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+        return [[[c.strip() for c in r.split("|")] for r in t.splitlines()] for t in lines]
+    # Columns of text are aligned to the right: each cell ends where its heading does.
+    lines = page[page.index("Operations by exposed time") :].splitlines()
+    rule = next(i for i, line in enumerate(lines) if line.startswith("──"))
+    until = next(i for i, line in enumerate(lines) if line.startswith("'Then'"))
+    ends = [match.end() for match in re.finditer(" waited", lines[rule - 1])]
+    body = [[line[end - 8 : end].strip() for end in ends] for line in lines[rule + 1 : until]]
+    return [[["who waited"] * len(ends), *body]]
 
 
 def test_what_the_host_of_real_traces_waited_for() -> None:

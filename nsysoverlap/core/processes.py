@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from .interrupts import interrupts_held
@@ -42,6 +42,29 @@ def run_group(
         if process is not None and process.returncode is None:
             _end_group(process)
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+@contextmanager
+def group_beside(
+    command: Sequence[str], env: Mapping[str, str], log: IO[bytes]
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs beside the block and is ended with it, and all that it has started."""
+    process = None
+    try:
+        with interrupts_held():
+            process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        yield process
+    finally:
+        if process is not None and process.poll() is None:
+            _end_group(process)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:

@@ -28,18 +28,17 @@ BEHIND: Mapping[str, tuple[str, ...]] = {
 }
 """For each code those that are the reason behind it, where they blame the same rows."""
 
-BESIDE_COMPUTE = (
-    *("same-stream-as-compute", "nothing-beside", "late-h2d", "not-enough-compute"),
-    *("d2h-awaited", "host-waits"),
-)
-"""What cannot be wrong with transfers that have no compute to run beside."""
+ONCE_TOO = frozenset({"one-time-transfers", "integrated-gpu", "slow-link"})
+"""What is worth a word of transfers that happen once; to pin, pack or move what is copied a single
+time wins nothing.
+"""
 
 
 def settled(context: Context, found: Sequence[Found]) -> list[Found]:
     """The findings without those that only say what another one, the reason behind them, says.
 
-    A reason must blame nearly all of the same exposed time and cost no less. Where transfers are
-    loaded once, whatever else is wrong with them is a note.
+    A reason must blame nearly all of the same exposed time and cost no less. Of transfers that
+    load data once nothing else is said but what holds for any copy, as a note.
     """
     by_code: dict[str, list[Found]] = {}
     for one in found:
@@ -57,7 +56,7 @@ def settled(context: Context, found: Sequence[Found]) -> list[Found]:
     return [
         replace(one, finding=replace(one.finding, severity=NOTE)) if one.rows else one
         for one in kept
-        if one.finding.code not in BESIDE_COMPUTE
+        if not one.rows or one.finding.code in ONCE_TOO
     ]
 
 

@@ -166,6 +166,15 @@ class Rows:
         """Bytes that copies moved; transfer kernels have none."""
         return self._sum(lambda case: case.rows.n_bytes)
 
+    @property
+    def most_bytes(self) -> int:
+        """The case whose copies moved most."""
+        moved = [
+            int(case.rows.n_bytes[mask].sum())
+            for case, mask in zip(self.context.cases, self.masks, strict=True)
+        ]
+        return moved.index(max(moved))
+
     @cached_property
     def busy_ns(self) -> int:
         """Their durations, summed."""

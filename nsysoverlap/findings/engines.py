@@ -91,10 +91,11 @@ def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
     cost = ctx.worth(rows.blamed)
     if cost is None:
         return
-    n = sum(int((ns > 0).sum()) for ns in queued)
-    mean_ns = sum(int(ns.sum()) for ns in queued) // n
+    # Copies that queued and were hidden all the same lost nothing by it.
+    waited = sum(int(ns[mask].sum()) for ns, mask in zip(queued, rows.masks, strict=True))
+    mean_ns = waited // rows.n
     yield cost.found(
-        title=f"{copies(n, role.name)} queued behind another one on a different stream",
+        title=f"{copies(rows.n, role.name)} queued behind another one on a different stream",
         detail=f"Ready {format_ns(mean_ns)} earlier on average: one engine serves all {role.name} "
         "copies, so streams of their own do not make them run together.",
         remedy=ctx.remedy("same-direction-queue"),

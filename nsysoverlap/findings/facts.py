@@ -22,6 +22,12 @@ MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
 OFFLOAD_BYTES = 1_000_000
 """A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
+SMALL_BYTES = 64 * 1024
+"""Copies up to this size take about as long as the smallest one, from whatever memory."""
+_ATTENTION = re.compile(r"flash|fmha|sdpa|attention|(?<![a-z])attn", re.IGNORECASE)
+_TRAINS = re.compile(
+    r"backward|bwd|bprop|[dw]grad|(?<![a-z])adam|optimi[sz]er|multi_tensor_apply", re.IGNORECASE
+)
 _API_VERSION = re.compile(r"(_ptsz)?_v\d+$")
 
 
@@ -63,6 +69,14 @@ def waits_on_host(ctx: Context, i: int) -> bool:
         return True
     level = relief_curve(ctx.cases[i].rows, (step.start_ns, step.end_ns))[1]
     return bool(level.max() < -level.min())
+
+
+def only_infers(case: DeviceCase) -> bool:
+    """Whether the names of a device's kernels speak of attention and not of training."""
+    trace = case.classified.trace
+    compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
+    names = [trace.names[code] for code in np.unique(trace.kernels.name[compute]).tolist()]
+    return any(map(_ATTENTION.search, names)) and not any(map(_TRAINS.search, names))
 
 
 def hiding(case: DeviceCase) -> IntervalSet:

@@ -7,14 +7,16 @@ from functools import partial
 
 import numpy as np
 
+from ..core.arrays import BoolArray
 from ..core.formatting import format_bytes, format_ns, format_rate
+from ..measure.case import DeviceCase
 from ..measure.lanes import Transfers
-from ..result.model import Evidence
+from ..result.model import Evidence, LinkReport
 from ..roles.links import C2C, is_integrated
 from ..roles.rules import Role
 from ..trace.cupti import PREFETCH
 from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
-from .facts import copies, exposed_text, pageable, size_text
+from .facts import SMALL_BYTES, copies, exposed_text, pageable, size_text, without_version
 
 LEAST_BYTES = 1 << 20
 """A smaller copy says more about latency than about memory."""
@@ -29,6 +31,7 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
     The driver moves such a copy through a small pinned buffer of its own, and the "async" call
     returns only when that is done. One finding for each direction, with the rate beside that of
     pinned copies of at least 1 MiB in the same trace, or beside the link's where there are none.
+    Copies of up to 64 KiB are left out: they take as long from any memory.
 
     **Cost**: time per step during which one of these copies was exposed.
 
@@ -38,27 +41,28 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
     **Silent** where such copies take less than 0.1 % of the time; a note where they are hidden.
     """
     for role, direction, preposition in _DIRECTIONS:
-        picked = ctx.rows(partial(pageable, role=role))
+        picked = ctx.rows(partial(_pageable, role=role))
         if ctx.worth(picked.wall) is None:
             continue
         cost = ctx.worth(picked.exposed, NOTE)
         if cost is None:
             continue
         rate, pinned = picked.n_bytes / picked.busy_ns, _pinned_rate(ctx, role)
+        link = ctx.devices[picked.most_bytes].link
         yield cost.found(
             title=f"{copies(picked.n, role.name)} {preposition} pageable memory: "
             f"{format_rate(rate)} GB/s",
             detail=" ".join(
                 [
                     f"{format_bytes(picked.n_bytes)} in all.",
-                    _compared(ctx, direction, pinned),
+                    _compared(link, direction, pinned),
                     _host_time(picked),
                 ]
             ),
             remedy=ctx.remedy(
                 "pageable-memory",
                 pinned_no_faster=pinned is not None and pinned <= rate * NO_FASTER,
-                c2c=ctx.devices[0].link.source.startswith(C2C),
+                c2c=link.source.startswith(C2C),
             ),
             evidence=picked.by_length.examples(
                 lambda i, row, _: (
@@ -151,6 +155,10 @@ def integrated_gpu(ctx: Context) -> Iterator[Found]:
 FINDERS: tuple[Finder, ...] = (integrated_gpu, pageable_memory, unified_memory)
 
 
+def _pageable(case: DeviceCase, role: Role) -> BoolArray:
+    return pageable(case, role) & (case.rows.n_bytes > SMALL_BYTES)
+
+
 def _migrated(ctx: Context, moved: Sequence[Transfers]) -> tuple[int, int, int]:
     """Bytes that moved one way in the measured time, those of prefetches, and the number."""
     n_bytes = asked = n = 0
@@ -171,11 +179,10 @@ def _pinned_rate(ctx: Context, role: Role) -> float | None:
     return pinned.n_bytes / pinned.busy_ns if pinned.n_bytes and pinned.busy_ns else None
 
 
-def _compared(ctx: Context, direction: str, pinned: float | None) -> str:
+def _compared(link: LinkReport, direction: str, pinned: float | None) -> str:
     """What pinned copies of the direction reach here, else what the link can do."""
     if pinned is not None:
         return f"Pinned copies of this trace reach {format_rate(pinned)} GB/s."
-    link = ctx.devices[0].link
     peak = link.h2d_gbps if direction == "h2d" else link.d2h_gbps
     return f"The link can do {format_rate(peak)} GB/s ({link.source})." if peak else ""
 
@@ -188,7 +195,7 @@ def _host_time(picked: Rows) -> str:
         calls = np.unique(case.launches.of(trace.copies, case.rows.row[mask]))
         calls = calls[calls >= 0]
         held_ns += int((trace.host.calls.end_ns - trace.host.calls.start_ns)[calls].sum())
-        names |= {trace.host.api_names[i] for i in trace.host.calls.name[calls]}
+        names |= {without_version(trace.host.api_names[i]) for i in trace.host.calls.name[calls]}
     if not names:
         return ""
     return (

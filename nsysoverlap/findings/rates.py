@@ -14,7 +14,7 @@ from ..result.model import LinkReport, format_share
 from ..roles.links import C2C
 from ..roles.rules import Role
 from .context import NOTE, Context, Finder, Found, Rows
-from .facts import a_step, copies, pageable, size_text
+from .facts import SMALL_BYTES, a_step, copies, pageable, size_text
 
 LARGE_BYTES = 64_000_000
 """Smaller copies say more about latency than about the link."""
@@ -22,8 +22,6 @@ FAR_BELOW = 0.6
 """Share of a peak below which a rate is far below it; healthy PCIe copies reach 0.75 to 0.88."""
 FAR_BELOW_C2C = 1 / 3
 """The same of the data sheet's peak of NVLink-C2C, of which healthy copies reach 0.37 to 0.93."""
-SMALL_BYTES = 64 * 1024
-"""Copies up to this size take about as long as the smallest one."""
 MANY_SMALL = 100
 """Small copies a step from which on they are many."""
 
@@ -113,8 +111,7 @@ def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
     cost = ctx.worth(lost, NOTE)
     if cost is None:
         return
-    most = [int(case.rows.n_bytes[m].sum()) for case, m in zip(ctx.cases, slow.masks, strict=True)]
-    worst = most.index(max(most))
+    worst = slow.most_bytes
     link = ctx.devices[worst].link
     yield cost.found(
         title=(

@@ -13,6 +13,9 @@ Where a fact is asked for, it is one of:
 - `pinned-no-faster`, the pinned copies of the trace are no faster than the pageable ones
 - `c2c`, GPU and CPU are joined by NVLink-C2C
 - `large`, the copies are of at least 1 MB on average: offload, not a loss that is read
+- `allocates`, the host is mostly in calls that allocate, pin or free memory
+- `infers`, attention runs and no kernel of a backward pass or an optimizer
+- `works`, the CPU works between the copies while the GPU idles (an optimizer)
 - `unchanged`, what goes out is what had come in
 - `small`, the finding costs less than the flag behind it is known to win elsewhere
 """
@@ -171,6 +174,14 @@ WHERE: dict[str, tuple[Remedy, ...]] = {
             "--overlap-cpu-optimizer-d2h-h2d for the optimizer; fine-grained activation offloading "
             "(--fine-grained-activation-offloading) has streams of its own.",
             cost="not always a gain: 1.187 s became 1.216 s on a 0.6B model on one GPU",
+        ),
+        Remedy(
+            "PyTorch",
+            ".to() and .copy_() copy on the stream they are called on. Call them with "
+            "non_blocking=True and pinned memory inside torch.cuda.stream of a stream of their "
+            "own, one for each direction, with events and record_stream.",
+            when=facts("infers"),
+            cost="it keeps a few tensors on the device for longer",
         ),
         Remedy(
             "PyTorch",

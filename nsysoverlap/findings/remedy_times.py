@@ -123,6 +123,18 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
     ),
     "d2h-tail": (
         Remedy(
+            "FSDP2",
+            "These are the last gradients, which the optimizer on the CPU waits for: a part of the "
+            "price of CPUOffloadPolicy.",
+            when=facts("works"),
+        ),
+        Remedy(
+            "",
+            "The CPU works on what these copies bring: send it in parts, so that it starts on the "
+            "first while the last is under way, and let those made first leave first.",
+            when=facts("works"),
+        ),
+        Remedy(
             "JAX",
             "Issue these copies earlier, right behind the kernel that made the data, or let the "
             "next step's work start before they are done: no jax.block_until_ready and no "
@@ -203,6 +215,18 @@ WHEN: dict[str, tuple[Remedy, ...]] = {
         ),
     ),
     "gpu-idle-beside-offload": (
+        Remedy(
+            "PyTorch",
+            "Allocate host buffers once with pin_memory=True and reuse them; no .pin_memory() and "
+            "no torch.cuda.empty_cache() between the copies.",
+            when=facts("allocates"),
+        ),
+        Remedy(
+            "",
+            "Allocate and pin memory once, before the work, and reuse it (cudaHostAlloc, "
+            "cudaMalloc); cudaFree and cudaFreeHost also wait for the GPU.",
+            when=facts("allocates"),
+        ),
         Remedy(
             "DeepSpeed",
             '"super_offload": true on Grace (ZeRO-3), or "zenflow" with "overlap_step": true; or '

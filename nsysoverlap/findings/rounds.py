@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,21 +9,15 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns
 from ..core.records import dataclass
-from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import Context, Finder, Found
-from .facts import OFFLOAD_BYTES, copies, size_text
+from .facts import OFFLOAD_BYTES, copies, only_infers, size_text
 
 GROWTH = 0.02
 """What grows by no more each time is the same data with a little that is new."""
 LEAST_ROUNDS = 3
 MOST_SIZES = 256
 """Of so many sizes, those of most copies, it is asked how often they left; programs have few."""
-_ATTENTION = re.compile(r"flash|fmha|sdpa|attention|(?<![a-z])attn", re.IGNORECASE)
-_TRAINS = re.compile(
-    r"backward|bwd|bprop|[dw]grad|(?<![a-z])adam|optimi[sz]er|multi_tensor_apply",
-    re.IGNORECASE,
-)
 
 
 def offloaded_again(ctx: Context) -> Iterator[Found]:
@@ -111,7 +104,7 @@ def _unchanged(ctx: Context, i: int) -> _Rounds:
     rows, again = ctx.cases[i].rows, np.zeros(len(ctx.cases[i].rows), np.bool_)
     (out, out_size), (back, back_size) = (_large(ctx, i, role) for role in (Role.D2H, Role.H2D))
     sizes, count = np.unique(out_size, return_counts=True)
-    if not len(sizes) or not _only_infers(ctx.cases[i]):
+    if not len(sizes) or not only_infers(ctx.cases[i]):
         return _Rounds(again)
     n_bytes = 0
     for size in sizes[np.argsort(-count, kind="stable")][:MOST_SIZES].tolist():
@@ -140,11 +133,3 @@ def _large(ctx: Context, i: int, role: Role) -> tuple[Int64Array, Int64Array]:
     rows = ctx.cases[i].rows
     mine = np.flatnonzero(ctx.measured[i] & (rows.role == role) & (rows.n_bytes >= OFFLOAD_BYTES))
     return mine, rows.n_bytes[mine]
-
-
-def _only_infers(case: DeviceCase) -> bool:
-    """Whether the names of a device's kernels speak of attention and not of training."""
-    trace = case.classified.trace
-    compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
-    names = [trace.names[code] for code in np.unique(trace.kernels.name[compute]).tolist()]
-    return any(map(_ATTENTION.search, names)) and not any(map(_TRAINS.search, names))

@@ -15,7 +15,7 @@ from ..measure.waiting import in_graph
 from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder, Found, Rows
-from .facts import copies, size_text, waits_on_host
+from .facts import copies, only_infers, size_text, waits_on_host
 from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 from .waits import SOON_NS
 
@@ -53,7 +53,9 @@ def same_stream_as_compute(ctx: Context) -> Iterator[Found]:
         title=f"{copies(n)} issued on a stream that also computes",
         detail="Work on one stream runs in order: these copies never run beside the kernels of "
         f"their own stream, {_stream_names(blamed)}.",
-        remedy=ctx.remedy("same-stream-as-compute"),
+        remedy=ctx.remedy(
+            "same-stream-as-compute", infers=any(only_infers(case) for case in ctx.cases)
+        ),
         evidence=blamed.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)} on stream {_stream_id(ctx.cases[i], row)}, "

@@ -14,7 +14,7 @@ from ..measure.case import DeviceCase
 from ..measure.lanes import Transfers
 from ..result.model import format_share
 from ..roles.rules import Role
-from .context import Context, Finder, Found
+from .context import NOTE, Context, Cost, Finder, Found
 from .facts import (
     copies,
     hiding,
@@ -26,6 +26,7 @@ from .facts import (
     spans,
     waits_on_host,
 )
+from .idle import idle_beside
 from .waits import SOON_NS, Waits, kernel_text, waited_rows, waits_of
 
 UNLIMITED = 2**61
@@ -136,7 +137,8 @@ def d2h_tail(ctx: Context) -> Iterator[Found]:
     `.item()` between steps); leave on the device what the last layer made and the backward pass
     needs first.
 
-    **Silent** for less than 0.1 % of the time, and where work follows.
+    **Silent** for less than 0.1 % of the time, and where work follows. A note without steps: what
+    a program leaves with is no tail that each step pays.
     """
     tails = [_after_work(*spans(case), hiding(case)) for case in ctx.cases]
     out = ctx.rows(lambda case: (case.rows.role == Role.D2H) & ~pageable(case), everywhere=True)
@@ -154,10 +156,11 @@ def d2h_tail(ctx: Context) -> Iterator[Found]:
         ]
     )
     where = "of a step" if ctx.n_steps else "of the trace"
+    cost = cost if ctx.n_steps else Cost(cost.ns, NOTE)
     yield cost.found(
         title=(f"{copies(late.n, 'D2H')} after the last work {where}, with nothing to hide behind"),
         detail=" ".join(filter(None, (_tail_share(ctx, lost), ops_detail(late)))),
-        remedy=ctx.remedy("d2h-tail"),
+        remedy=ctx.remedy("d2h-tail", works=any(len(idle_beside(case)) for case in ctx.cases)),
         evidence=late.examples(
             lambda i, row, ns: (
                 f"{size_text(ctx, i, row)}, the last {format_ns(ns)} after all work {where}"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..core.arrays import BoolArray, Int64Array
-from ..core.formatting import format_bytes, format_ns, format_share, number_of
+from ..core.formatting import format_bytes, format_ns, format_rate, format_share, number_of
 from ..core.intervals import IntervalSet
 from ..core.records import dataclass
 from ..measure.case import DeviceCase
 from ..roles.rules import Role
 from .context import NOTE, Context, Cost, Finder, Found
-from .facts import a_step, copies, pinned_outside_graphs, size_text, spans
+from .facts import a_step, copies, pageable, pinned_outside_graphs, size_text, spans
 
 BUSY_SHARE = 0.95
 """A copy engine that is busy for this share of a phase leaves no room for another schedule."""
@@ -65,6 +65,9 @@ def link_bound(ctx: Context) -> Iterator[Found]:
 def one_time_transfers(ctx: Context) -> Iterator[Found]:
     """All transfers lie before the first kernel or after the last: data is loaded or saved once.
 
+    What else is wrong with them is not said, but for what holds for any copy of the device: to pin
+    memory, or to pack, for a single copy takes as long as it wins.
+
     **Cost**: none a step; a longer run pays no more.
 
     **What helps**: nothing in the step. To see what a step does, capture some of them (`--steps`,
@@ -84,10 +87,12 @@ def one_time_transfers(ctx: Context) -> Iterator[Found]:
             return
     if not moved.n:
         return
+    busiest = f" on the busiest of {len(ctx.cases)} devices" if len(ctx.cases) > 1 else ""
     yield Cost(0, NOTE).found(
         title="All transfers lie before the first kernel or after the last: one-time loading",
         detail=f"{copies(moved.n)}, {format_bytes(moved.n_bytes)} in all, "
-        f"{format_ns(max(moved.wall))}. Nothing of that is in the way of compute.",
+        f"{format_ns(max(moved.wall))}{busiest}. Nothing of that is in the way of compute."
+        f"{_from_pageable(ctx)}",
         remedy=ctx.remedy("one-time-transfers"),
         evidence=moved.by_length.examples(lambda i, row, _: size_text(ctx, i, row)),
     )
@@ -115,6 +120,18 @@ def immaterial_transfers(ctx: Context) -> Iterator[Found]:
 
 
 FINDERS: tuple[Finder, ...] = (link_bound, one_time_transfers, immaterial_transfers)
+
+
+def _from_pageable(ctx: Context) -> str:
+    """How many bytes are from or to pageable memory, and at what rate; '' for none."""
+    rows = ctx.rows(pageable)
+    if not rows.n_bytes:
+        return ""
+    return (
+        f" {format_bytes(rows.n_bytes)} are from or to pageable memory, at "
+        f"{format_rate(rows.n_bytes / rows.busy_ns)} GB/s: to pin memory for a single copy takes "
+        "as long as it wins."
+    )
 
 
 @dataclass(frozen=True)

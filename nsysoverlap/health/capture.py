@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,6 +14,13 @@ from .losses import any_lost
 from .subject import Case, touches
 
 _MAYBE_LOST = "Not all CUDA events"
+_NOT_STARTED = re.compile("No CUDA events collected|CUDA profiling might have not been started")
+_BESIDE = re.compile(
+    "OpenGL|Vulkan|OS runtime libraries|MMAP events|Scheduling information is absent"
+    "|CPU .*(?:sampl|backtrace)",
+    re.IGNORECASE,
+)
+"""Of what nsys can record besides, none of which is measured here."""
 _RECAPTURE_NODES = "Capture again with `nsys profile --cuda-graph-trace=node`."
 _MOSTLY_OPAQUE = 0.5
 
@@ -167,20 +175,33 @@ def profiler_overhead(case: Case) -> Iterator[HealthEntry]:
 
 
 def diagnostics(case: Case) -> Iterator[HealthEntry]:
-    """What nsys says of the capture."""
+    """What nsys says of the capture, but for what it says of tables that nothing here reads."""
     messages = Counter(
         (level, " ".join(text.split()))
         for level, text in case.classified.trace.facts.diagnostics
-        if not speaks_of_loss(level, text)
+        if not speaks_of_loss(level, text) and not _BESIDE.search(text)
     )
-    for (level, text), n in sorted(messages.items(), key=lambda item: (-item[0][0], item[0][1])):
+    # Of several notes the first is shown: the one that can be held against the rows.
+    ordered = sorted(messages, key=lambda said: (-said[0], _MAYBE_LOST not in said[1], said[1]))
+    for level, text in ordered:
         yield HealthEntry(
             "diagnostic",
             "warning" if level > 2 else "note",
             f"nsys says: {text}",
-            _launches_with_rows(case) if _MAYBE_LOST in text else "",
-            count=n,
+            _held_against(case, text),
+            count=messages[level, text],
         )
+
+
+def _held_against(case: Case, text: str) -> str:
+    """What the rows of the trace say to a message that healthy traces carry; '' for nothing."""
+    if _MAYBE_LOST in text:
+        return _launches_with_rows(case)
+    if not (_NOT_STARTED.search(text) and case.has_rows):
+        return ""
+    n = len({pid for device in case.classified.trace.devices for pid in device.global_pids})
+    recorded = number_of(n, "process is", "processes are")
+    return f"GPU work of {recorded} recorded, so this is of another one, such as a launcher."
 
 
 def _launches_with_rows(case: Case) -> str:

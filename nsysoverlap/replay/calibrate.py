@@ -16,7 +16,7 @@ from ..core.records import dataclass
 from .arbitration import Arbitration, Decision, learn
 from .calls import LONG_AGO_NS
 from .engine import Plan, Replayed, prepare, replay
-from .graph import Edge, Graph
+from .graph import Graph
 from .occupancy import held_up
 from .replayed import Operations
 
@@ -85,25 +85,17 @@ def calibrate(graph: Graph) -> Calibrated:
 def _with_latencies(graph: Graph, latency: dict[Bound, Int64Array]) -> Graph:
     """The graph with a latency in each edge to an operation, by what the operation waits for."""
     ops = graph.operations
-    n, stream = len(ops), ops.stream.tolist()
+    n = len(ops)
+    stream = np.concatenate((ops.stream, np.full(graph.n_nodes - n, -1, np.int64)))
     by_stream, by_event, by_host = (
-        latency[one].tolist() for one in (Bound.STREAM, Bound.EVENT, Bound.HOST)
+        # Calls and joins have no latency of their own.
+        np.concatenate((latency[one], np.zeros(graph.n_nodes - n, np.int64)))
+        for one in (Bound.STREAM, Bound.EVENT, Bound.HOST)
     )
-
-    def order(before: int, node: int, lag: int) -> Edge:
-        if node >= n:
-            return before, node, lag
-        same = before < n and stream[before] == stream[node]
-        return before, node, lag + (by_stream if same else by_event)[node]
-
-    return replace(
-        graph,
-        order=tuple(order(*edge) for edge in graph.order),
-        host=tuple(
-            (before, node, lag + by_host[node] if node < n else lag)
-            for before, node, lag in graph.host
-        ),
-    )
+    order, host = graph.order, graph.host
+    same = (order.before < n) & (stream[order.before] == stream[order.after])
+    added = np.where(same, by_stream[order.after], by_event[order.after])
+    return replace(graph, order=order.later(added), host=host.later(by_host[host.after]))
 
 
 def _released(graph: Graph) -> tuple[Int64Array, Int64Array]:
@@ -113,14 +105,15 @@ def _released(graph: Graph) -> tuple[Int64Array, Int64Array]:
     by = np.full((3, graph.n_nodes), LONG_AGO_NS, np.int64)
     end = np.full(graph.n_nodes, LONG_AGO_NS, np.int64)
     end[:n] = ops.end_ns
-    edges = np.array(graph.order, np.int64).reshape(-1, 3)
+    edges = graph.order
     stream = np.full(graph.n_nodes, -1, np.int64)
     stream[:n] = ops.stream
-    joins = edges[edges[:, 1] >= n]
-    np.maximum.at(end, joins[:, 1], end[joins[:, 0]])
-    same = stream[edges[:, 0]] == stream[edges[:, 1]]
+    joins = edges.select(edges.after >= n)
+    np.maximum.at(end, joins.after, end[joins.before])
+    same = stream[edges.before] == stream[edges.after]
     for which, mask in ((Bound.STREAM, same), (Bound.EVENT, ~same)):
-        np.maximum.at(by[which], edges[mask, 1], end[edges[mask, 0]] + edges[mask, 2])
+        some = edges.select(mask)
+        np.maximum.at(by[which], some.after, end[some.before] + some.lag_ns)
     issued = ~ops.fixed & (ops.call >= 0)
     by[Bound.HOST, :n][issued] = ops.issued_ns[issued]
     by = by[:, :n]

@@ -17,7 +17,7 @@ from ..roles.clock import ClockLaw
 from ..roles.rules import Classified
 from ..steps.launches import Launches
 from ..steps.projection import StepWindow
-from .outcome import find_borders, outcome
+from .outcome import Timed, find_borders, outcome
 from .replayed import OpKind, operations, segment
 
 Key = tuple[str, tuple[int, ...]]
@@ -67,7 +67,8 @@ def load_of(
     trace, ops = classified.trace, operations(classified, launches, chosen)
     if not np.any((ops.kind == OpKind.COMPUTE) & ~ops.fixed):
         return None
-    slowest = outcome(ops, find_borders(ops, chosen), ops.start_ns, ops.end_ns, traced=True).slowest
+    run, borders = Timed(ops, ops.start_ns, ops.end_ns), find_borders(ops, chosen)
+    slowest = outcome(run, borders, traced=True).slowest
     mine = (ops.kind == OpKind.COMPUTE) & (ops.table == 0) & ~ops.fixed
     mine &= ops.device == slowest.device
     shapes, shape = trace.kernels.shapes, trace.kernels.shape[ops.row[mine]].astype(np.int64)

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
+from ..core.arrays import Int64Array
 from ..core.records import dataclass
 from .arbitration import Arbitration
 from .calls import LONG_AGO_NS
+from .edges import Edges
 from .graph import Graph
 
 
@@ -33,11 +37,18 @@ Successors = list[list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Plan:
-    """A graph made ready to run: `after[v]` are (node, lag), `n_before` counts edges to each."""
+    """A graph made ready to run: `after[v]` are (node, lag), `n_before` counts edges to each.
+
+    `ready_ns` is when a node is ready for what is known beforehand. `folded` are calls and joins
+    `(node, other, lag)` that end `lag` ns behind another node whatever happens, and do not run.
+    """
 
     graph: Graph
     after: Successors
     n_before: list[int]
+    ready_ns: list[int]
+    first: list[int]
+    folded: list[tuple[int, int, int]]
     engine: list[int]
     group: list[int]
     special: list[bool]
@@ -51,34 +62,80 @@ class Plan:
 def prepare(graph: Graph) -> Plan:
     """Lay out a graph for `replay`; the same plan serves for any durations."""
     ops = graph.operations
-    after: Successors = [[] for _ in range(graph.n_nodes)]
-    n_before = [0] * graph.n_nodes
-    for edges in (graph.order, graph.host):
-        for before, node, lag in edges:
-            after[before].append((node, lag))
-            n_before[node] += 1
+    edges, root, lag = _folded(graph, Edges.joined((graph.order, graph.host)))
+    edges, ready = _known(graph, edges, root)
+    n_before = np.bincount(edges.after, minlength=graph.n_nodes)
+    own = np.arange(graph.n_nodes)
+    gone = np.flatnonzero(root != own)
     free = [LONG_AGO_NS] * graph.n_engines
-    engine, fixed, end = graph.engine.tolist(), ops.fixed.tolist(), ops.end_ns.tolist()
-    for op, number in enumerate(engine):
-        if number >= 0 and fixed[op]:
-            free[number] = max(free[number], end[op])
-            engine[op] = -1
+    engine, end = graph.engine.tolist(), ops.end_ns.tolist()
+    for op in np.flatnonzero(ops.fixed & (graph.engine >= 0)).tolist():
+        number = engine[op]
+        free[number] = max(free[number], end[op])
+        engine[op] = -1
     group = graph.group.tolist()
     special = [a >= 0 or b >= 0 for a, b in zip(engine, group, strict=True)]
     special += [False] * (graph.n_nodes - len(ops))
     sizes = Counter(number for number in group if number >= 0)
     return Plan(
-        graph,
-        after,
-        n_before,
-        engine,
-        group,
-        special,
-        dict(sizes),
-        ops.stream.tolist(),
-        ops.start_ns.tolist(),
-        free,
+        graph=graph,
+        after=_successors(edges, graph.n_nodes),
+        n_before=n_before.tolist(),
+        ready_ns=ready.tolist(),
+        first=np.flatnonzero((n_before == 0) & (root == own))[::-1].tolist(),
+        folded=list(zip(*(one.tolist() for one in (gone, root[gone], lag[gone])), strict=True)),
+        engine=engine,
+        group=group,
+        special=special,
+        group_size=dict(sizes),
+        stream=ops.stream.tolist(),
+        started_ns=ops.start_ns.tolist(),
+        fixed_free=free,
     )
+
+
+def _folded(graph: Graph, edges: Edges) -> tuple[Edges, Int64Array, Int64Array]:
+    """Edges without calls and joins that follow one other node only, and what those follow.
+
+    Half the nodes are calls that follow the one before: without them a replay takes half as long.
+    For every node the one that it ends behind, itself where it is not folded, and how long behind.
+    """
+    n, own = graph.n_nodes, np.arange(graph.n_nodes)
+    single = np.bincount(edges.after, minlength=n) == 1
+    single &= (own >= len(graph.operations)) & (graph.earliest_ns == LONG_AGO_NS)
+    root, lag = own.copy(), np.zeros(n, np.int64)
+    mine = single[edges.after]
+    root[edges.after[mine]] = edges.before[mine]
+    lag[edges.after[mine]] = edges.lag_ns[mine]
+    for _ in range(n.bit_length()):
+        if not single[root].any():
+            break
+        lag, root = lag + lag[root], root[root]
+    # What still leads to such a node goes round in a circle: the replay will find that.
+    circle = single[root]
+    root, lag = np.where(circle, own, root), np.where(circle, 0, lag)
+    edges = edges.select(root[edges.after] == edges.after)
+    return Edges(root[edges.before], edges.after, edges.lag_ns + lag[edges.before]), root, lag
+
+
+def _known(graph: Graph, edges: Edges, root: Int64Array) -> tuple[Edges, Int64Array]:
+    """Edges without those from calls that nothing comes before, and when nodes are ready for it."""
+    n = graph.n_nodes
+    begins = (np.bincount(edges.after, minlength=n) == 0) & (root == np.arange(n))
+    begins[: len(graph.operations)] = False
+    known = begins[edges.before]
+    ready = graph.earliest_ns.copy()
+    early = edges.select(known)
+    np.maximum.at(ready, early.after, ready[early.before] + early.lag_ns)
+    return edges.select(~known), ready
+
+
+def _successors(edges: Edges, n_nodes: int) -> Successors:
+    order = np.argsort(edges.before, kind="stable")
+    pairs = list(zip(edges.after[order].tolist(), edges.lag_ns[order].tolist(), strict=True))
+    ends = np.cumsum(np.bincount(edges.before, minlength=n_nodes)).tolist()
+    starts = [0, *ends[:-1]]
+    return [pairs[a:b] for a, b in zip(starts, ends, strict=True)]
 
 
 def replay(
@@ -92,7 +149,7 @@ def replay(
     A copy starts its engine's latency behind the copy before it. Raises `CycleError`.
     """
     run = _Run(plan, duration_ns)
-    run.settle([node for node in range(plan.graph.n_nodes - 1, -1, -1) if not plan.n_before[node]])
+    run.settle(list(plan.first))
     while (chosen := run.next_engine()) >= 0:
         waiting, order = run.waiting[chosen], run.orders[chosen]
         node = arbitration.choose(
@@ -107,6 +164,8 @@ def replay(
         run.settle(run.released([node], run.free[chosen]))
     if any(run.left) or any(len(run.together[g]) < n for g, n in plan.group_size.items()):
         raise CycleError
+    for folded, other, lag in plan.folded:
+        run.end[folded] = run.end[other] + lag
     return Replayed(run.starts(), run.end, run.orders)
 
 
@@ -117,7 +176,7 @@ class _Run:
         graph, n_ops = plan.graph, len(duration_ns)
         self._plan, self._duration = plan, duration_ns
         self._total = [*duration_ns, *([0] * (graph.n_nodes - n_ops))]
-        self.ready, self.left = list(graph.earliest_ns), list(plan.n_before)
+        self.ready, self.left = list(plan.ready_ns), list(plan.n_before)
         self.end = [0] * graph.n_nodes
         self.free = list(plan.fixed_free)
         self.waiting: list[list[int]] = [[] for _ in self.free]

@@ -8,22 +8,23 @@ edge `(before, after, lag)` says that `after` is not ready earlier than `lag` ns
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays import Int64Array
+from ..core.arrays import BoolArray, Int64Array
 from ..core.records import dataclass
 from ..steps.launches import Launches
 from ..trace.contents import Trace
 from ..trace.host import HostSide
-from .calls import LONG_AGO_NS, HostChains, host_chains, link_calls
+from .call_edges import link_calls
+from .calls import LONG_AGO_NS, HostChains, host_chains
 from .collectives import collective_groups
+from .edges import Edge, Edges
 from .replayed import COPIES, UNKNOWN, Operations
 
-Edge = tuple[int, int, int]
 Frontier = dict[int, tuple[int, int]]
 """Stream -> (place in the order of issue, node): the last work of each stream to wait for."""
 
@@ -39,40 +40,41 @@ class Graph:
 
     operations: Operations
     n_nodes: int
-    order: tuple[Edge, ...]
-    host: tuple[Edge, ...]
-    earliest_ns: tuple[int, ...]
+    order: Edges
+    host: Edges
+    awaited: BoolArray
+    """Those of `host` that stand for a wait of the host on the GPU; shape (len(host),)."""
+    earliest_ns: Int64Array
     engine: Int64Array
     group: Int64Array
     group_cost_ns: tuple[int, ...] = ()
-    awaited: frozenset[Edge] = frozenset()
-    """Those edges of `host` that stand for a wait of the host on the GPU."""
 
     @property
     def n_engines(self) -> int:
         """Number of copy engines with copies."""
         return int(self.engine.max(initial=-1)) + 1
 
-    def prompt(self, nodes: Container[int]) -> Graph:
-        """The same with some nodes that start without any latency."""
+    def prompt(self, nodes: BoolArray) -> Graph:
+        """The same with some operations (n,) that start without any latency."""
+        at_once = self._of_operations(nodes)
 
-        def at_once(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-            return tuple((a, b, min(lag, 0) if b in nodes else lag) for a, b, lag in edges)
+        def prompted(edges: Edges) -> Edges:
+            return edges.later(np.where(at_once[edges.after], np.minimum(-edges.lag_ns, 0), 0))
 
-        return replace(self, order=at_once(self.order), host=at_once(self.host))
+        return replace(self, order=prompted(self.order), host=prompted(self.host))
 
     def with_order(self, edges: Iterable[Edge]) -> Graph:
         """The same with more edges between operations."""
-        return replace(self, order=(*self.order, *edges))
+        return replace(self, order=Edges.joined((self.order, Edges.of(edges))))
 
-    def without(self, edges: Iterable[Edge]) -> Graph:
-        """The same without some edges."""
-        gone = set(edges)
-        return replace(
-            self,
-            order=tuple(edge for edge in self.order if edge not in gone),
-            host=tuple(edge for edge in self.host if edge not in gone),
-        )
+    def unawaited(self, nodes: BoolArray) -> Graph:
+        """The same with a host that does not wait for some operations (n,)."""
+        kept = ~(self.awaited & self._of_operations(nodes)[self.host.before])
+        return replace(self, host=self.host.select(kept), awaited=self.awaited[kept])
+
+    def _of_operations(self, mask: BoolArray) -> BoolArray:
+        """A mask of operations as one of all nodes."""
+        return np.concatenate((mask, np.zeros(self.n_nodes - len(mask), np.bool_)))
 
 
 @dataclass
@@ -99,13 +101,13 @@ def build_graph(trace: Trace, launches: Launches, ops: Operations) -> Graph:
     return Graph(
         operations=ops,
         n_nodes=n_nodes,
-        order=tuple((a, b, 0) for a, b in building.order),
-        host=tuple(links.edges),
-        earliest_ns=tuple(earliest.tolist()),
+        order=Edges.of((a, b, 0) for a, b in building.order),
+        host=links.edges,
+        awaited=links.awaited,
+        earliest_ns=earliest,
         engine=_engines(trace, ops),
         group=group,
         group_cost_ns=cost,
-        awaited=frozenset(links.awaited),
     )
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.records import dataclass
 from .calls import LONG_AGO_NS
-from .graph import Edge, Graph
+from .edges import Edges
+from .graph import Graph
 from .replayed import COPIES, Operations, OpKind
 
 SMALL_BYTES = 1 << 20
@@ -102,20 +103,19 @@ def move_copies(
     order |= _released(graph, matching, moved_h2d, behind, after, earlier, best)
     if window is not None:
         order |= _windowed(moved_d2h, behind, window)
-    host = tuple(edge for edge in graph.host if edge[1] not in moved and edge not in graph.awaited)
-    awaited = tuple(edge for edge in graph.awaited if edge[0] not in moved)
-    earliest = list(graph.earliest_ns)
-    for copy in moved:
-        earliest[copy] = LONG_AGO_NS
+    gone = np.zeros(graph.n_nodes, np.bool_)
+    gone[list(moved)] = True
+    kept = ~gone[graph.host.after] & ~(graph.awaited & gone[graph.host.before])
+    earliest = np.where(gone, LONG_AGO_NS, graph.earliest_ns)
     waiting = {node for _, node in order}
     first = [copy for copy in moved if copy not in waiting]
-    kept_issue: tuple[Edge, ...] = tuple((issue[c], c, 0) for c in first if c in issue)
+    issues = Edges.of((issue[c], c, 0) for c in first if c in issue)
     return replace(
         graph,
-        order=tuple((a, b, lag) for (a, b), lag in order.items()),
-        host=(*host, *awaited, *kept_issue),
-        awaited=frozenset(awaited),
-        earliest_ns=tuple(earliest),
+        order=Edges.of((a, b, lag) for (a, b), lag in order.items()),
+        host=Edges.joined((graph.host.select(kept), issues)),
+        awaited=np.concatenate((graph.awaited[kept], np.zeros(len(issues), np.bool_))),
+        earliest_ns=earliest,
     )
 
 

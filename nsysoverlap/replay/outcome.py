@@ -6,6 +6,7 @@ Times of operations, replayed or traced, are measured by the same code as a repo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -24,20 +25,95 @@ DIRECTIONS = ("h2d", "d2h", "both")
 
 
 @dataclass(frozen=True)
-class DeviceOutcome:
-    """The steps of one device for one process.
+class Timed:
+    """Operations and when they ran; those that are not `kept` are no transfers.
 
-    `h2d`, `d2h` and `both` are sums over the steps, `relief` is that of the step in the middle.
+    Columns have shape (n_operations,).
+    """
+
+    operations: Operations
+    start_ns: Int64Array
+    end_ns: Int64Array
+    kept: BoolArray | None = None
+
+    def union(self, device: int, kind: OpKind) -> IntervalSet:
+        """Instants at which operations of a kind ran on a device."""
+        ops = self.operations
+        rows = (ops.device == device) & (ops.kind == kind)
+        return IntervalSet.from_spans(self.start_ns[rows], self.end_ns[rows])
+
+    def lanes(self, device: int) -> Lanes:
+        """What ran on a device, as a report measures it."""
+        ops, start_ns, end_ns = self.operations, self.start_ns, self.end_ns
+        mine = ops.device == device
+        moving = mine & np.isin(ops.kind, [kind for kinds in TRANSFERS.values() for kind in kinds])
+        if self.kept is not None:
+            moving &= self.kept
+        rows = np.flatnonzero(moving)
+        rows = rows[np.lexsort((rows, end_ns[rows], start_ns[rows]))]
+        by_kernel = ops.table[rows] == 0
+        is_h2d = np.isin(ops.kind[rows], TRANSFERS["h2d"])
+        return Lanes(
+            compute=self.union(device, OpKind.COMPUTE),
+            comm=self.union(device, OpKind.COMM),
+            other=self.union(device, OpKind.OTHER),
+            unified=IntervalSet.empty(),
+            opaque=IntervalSet.empty(),
+            transfers=Transfers(
+                start_ns=start_ns[rows],
+                end_ns=end_ns[rows],
+                n_bytes=np.where(by_kernel, 0, ops.n_bytes[rows]),
+                bytes_estimated=np.where(by_kernel, ops.n_bytes[rows], 0),
+                by_kernel=by_kernel,
+                stream=ops.stream[rows],
+                role=np.where(is_h2d, Role.H2D, Role.D2H).astype(np.int64),
+                row=ops.row[rows],
+            ),
+            extent_ns=(int(start_ns[mine].min()), int(end_ns[mine].max())),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceOutcome:
+    """The steps of one device for one process; what they come to is measured when it is asked for.
+
+    Most of a search for the clock needs steps and compute only.
     """
 
     device: int
-    steps_ns: tuple[int, ...]
-    h2d: Overlap
-    d2h: Overlap
-    both: Overlap
-    relief: Relief
-    compute_ns: int = 0
-    """Time with compute, the sum over the steps."""
+    windows: tuple[tuple[int, int], ...]
+    run: Timed
+
+    @property
+    def steps_ns(self) -> tuple[int, ...]:
+        """Length of each step."""
+        return tuple(end - start for start, end in self.windows)
+
+    @cached_property
+    def h2d(self) -> Overlap:
+        """The sum over the steps of one direction."""
+        return self._split("h2d")
+
+    @cached_property
+    def d2h(self) -> Overlap:
+        """The sum over the steps of the other."""
+        return self._split("d2h")
+
+    @cached_property
+    def both(self) -> Overlap:
+        """The sum over the steps of both together."""
+        return self._split("both")
+
+    @cached_property
+    def relief(self) -> Relief:
+        """That of the step in the middle."""
+        return median_relief(measure_relief(self._lanes.of("both"), self.windows))
+
+    @cached_property
+    def compute_ns(self) -> int:
+        """Time with compute, the sum over the steps."""
+        first, last = self.windows[0][0], self.windows[-1][1]
+        return self.run.union(self.device, OpKind.COMPUTE).clip(first, last).length
 
     @property
     def busy(self) -> float:
@@ -47,7 +123,15 @@ class DeviceOutcome:
     @property
     def step_ns(self) -> int:
         """Mean step."""
-        return sum(self.steps_ns) // len(self.steps_ns)
+        return sum(self.steps_ns) // len(self.windows)
+
+    @cached_property
+    def _lanes(self) -> Lanes:
+        return self.run.lanes(self.device)
+
+    def _split(self, direction: str) -> Overlap:
+        lanes = self._lanes
+        return sum(split(lanes.of(direction), lanes).measure(self.windows), Overlap())
 
 
 @dataclass(frozen=True)
@@ -114,77 +198,14 @@ def find_borders(ops: Operations, chosen: Segment) -> tuple[Borders, ...]:
     return tuple(found)
 
 
-def outcome(
-    ops: Operations,
-    borders: Sequence[Borders],
-    start_ns: Int64Array,
-    end_ns: Int64Array,
-    kept: BoolArray | None = None,
-    traced: bool = False,
-) -> Outcome:
-    """Measure operations that ran at some times; those that are not `kept` are no transfers.
-
-    Columns have shape (n_operations,).
+def outcome(run: Timed, borders: Sequence[Borders], traced: bool = False) -> Outcome:
+    """Measure operations that ran at some times.
 
     With `traced` the steps are those of the trace, else they begin where their work does now.
     """
     devices = []
     for border in borders:
-        mine = ops.device == border.device
-        times = list(border.traced_ns) if traced else border.at(start_ns, end_ns, mine)
-        windows = list(pairwise(times))
-        lanes = _lanes(ops, mine, start_ns, end_ns, kept)
-        overlaps = {
-            direction: sum(split(lanes.of(direction), lanes).measure(windows), Overlap())
-            for direction in DIRECTIONS
-        }
-        relief = median_relief(measure_relief(lanes.of("both"), windows))
-        lengths = tuple(end - start for start, end in windows)
-        devices.append(
-            DeviceOutcome(
-                border.device,
-                lengths,
-                **overlaps,
-                relief=relief,
-                compute_ns=lanes.compute.clip(times[0], times[-1]).length,
-            )
-        )
+        mine = run.operations.device == border.device
+        times = list(border.traced_ns) if traced else border.at(run.start_ns, run.end_ns, mine)
+        devices.append(DeviceOutcome(border.device, tuple(pairwise(times)), run))
     return Outcome(tuple(devices))
-
-
-def _lanes(
-    ops: Operations,
-    mine: BoolArray,
-    start_ns: Int64Array,
-    end_ns: Int64Array,
-    kept: BoolArray | None,
-) -> Lanes:
-    def union(kind: OpKind) -> IntervalSet:
-        rows = mine & (ops.kind == kind)
-        return IntervalSet.from_spans(start_ns[rows], end_ns[rows])
-
-    moving = mine & np.isin(ops.kind, [kind for kinds in TRANSFERS.values() for kind in kinds])
-    if kept is not None:
-        moving &= kept
-    rows = np.flatnonzero(moving)
-    rows = rows[np.lexsort((rows, end_ns[rows], start_ns[rows]))]
-    by_kernel = ops.table[rows] == 0
-    is_h2d = np.isin(ops.kind[rows], TRANSFERS["h2d"])
-    return Lanes(
-        compute=union(OpKind.COMPUTE),
-        comm=union(OpKind.COMM),
-        other=union(OpKind.OTHER),
-        unified=IntervalSet.empty(),
-        opaque=IntervalSet.empty(),
-        transfers=Transfers(
-            start_ns=start_ns[rows],
-            end_ns=end_ns[rows],
-            n_bytes=np.where(by_kernel, 0, ops.n_bytes[rows]),
-            bytes_estimated=np.where(by_kernel, ops.n_bytes[rows], 0),
-            by_kernel=by_kernel,
-            stream=ops.stream[rows],
-            role=np.where(is_h2d, Role.H2D, Role.D2H).astype(np.int64),
-            row=ops.row[rows],
-        ),
-        extent_ns=(int(start_ns[mine].min()), int(end_ns[mine].max())),
-    )

@@ -23,7 +23,7 @@ from ..trace.schema import ASYNC_COPY_API, KERNEL_LAUNCH_API
 from .calibrate import Calibrated, calibrate
 from .engine import CycleError, Replayed
 from .graph import build_graph
-from .outcome import Borders, Outcome, find_borders, outcome
+from .outcome import Borders, Outcome, Timed, find_borders, outcome
 from .packing import packed_by
 from .replayed import UNKNOWN, WORK, Operations, Segment, operations, segment
 
@@ -83,7 +83,7 @@ class Model:
     def measure(self, run: Replayed, kept: BoolArray | None = None) -> Outcome:
         """What a replay comes to; `kept` is a mask of shape (n_operations,)."""
         start, end = times(run, len(self.operations))
-        return outcome(self.operations, self.borders, start, end, kept)
+        return outcome(Timed(self.operations, start, end, kept), self.borders)
 
     def idle(
         self, device: int, start_ns: Int64Array, end_ns: Int64Array, edges: Sequence[int]
@@ -124,12 +124,11 @@ def build_model(
     graph = build_graph(classified.trace, launches, ops)
     calibrated = calibrate(graph)
     borders = find_borders(ops, chosen)
-    now = outcome(ops, borders, ops.start_ns, ops.end_ns, traced=True)
+    now = outcome(Timed(ops, ops.start_ns, ops.end_ns), borders, traced=True)
     withheld = _missing(classified, launches, chosen, ops)
     replayed = None
     try:
-        start, end = times(calibrated.run(), len(ops))
-        replayed = outcome(ops, borders, start, end)
+        replayed = outcome(Timed(ops, *times(calibrated.run(), len(ops))), borders)
     except CycleError:
         withheld = withheld or "the order of work in the trace contradicts itself"
     matrix = _matrix_kernels(classified, ops)

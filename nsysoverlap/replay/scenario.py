@@ -165,9 +165,8 @@ def without(model: Model, changed: Changed, gone: BoolArray) -> Changed:
         notes += (f"with the copies go {kernels} a step that only laid tensors out for them",)
     calibrated = changed.calibrated
     graph, free = calibrated.plan.graph, (gone | packing) & ~calibrated.operations.fixed
-    dropped = set(np.flatnonzero(free).tolist())
-    graph = graph.without([edge for edge in graph.awaited if edge[0] in dropped])
-    graph = replace(graph, engine=np.where(free, -1, graph.engine)).prompt(dropped)
+    graph = graph.unawaited(free)
+    graph = replace(graph, engine=np.where(free, -1, graph.engine)).prompt(free)
     return replace(
         changed,
         calibrated=replace(calibrated, plan=prepare(graph)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
 
-from ..core.formatting import NONE, format_bytes, format_share
+from ..core.formatting import NONE, format_bytes, format_ns, format_share
 from ..core.limits import Unit
 from .columns import Column, Place
 from .numbers import BUDGET_ROLES, Memory, Overlap, Relief, TimeBudget
@@ -40,14 +41,27 @@ def _at_least(ns: int | None, part: Overlap) -> str:
     """A share of the exposed time; `at least` so much where the trace leaves more open, and a dash
     where it may be nothing or not.
     """
-    share = exactly(ns, part.exposed_ns)
-    least = format_share(None if share is None else float(share))
-    if ns is None or not part.unresolved_ns:
-        return least
-    most = format_share(float(Fraction(ns + part.unresolved_ns, part.exposed_ns)))
-    if most == least:
+
+    def text(ns: int) -> str:
+        share = exactly(ns, part.exposed_ns)
+        return format_share(None if share is None else float(share))
+
+    return _open(ns, part, text)
+
+
+def _open(ns: int | None, part: Overlap, text: Callable[[int], str]) -> str:
+    """A part of the exposed time in words, which may be up to `unresolved_ns` more."""
+    if ns is None:
+        return NONE
+    least, most = text(ns), text(ns + part.unresolved_ns)
+    if least == most:
         return least
     return f"≥{least}" if ns else NONE
+
+
+def _time_at_least(name: str, part: Overlap) -> str:
+    """A part of the exposed time, as `_at_least`."""
+    return _open(getattr(part, name), part, format_ns)
 
 
 OVERLAP: tuple[Column[Overlap], ...] = (
@@ -89,6 +103,7 @@ OVERLAP: tuple[Column[Overlap], ...] = (
         "blocking_ns", Unit.TIME,
         "part of the exposed time that compute demonstrably waited for; missing where unknown",
         attrgetter("blocking_ns"), "compute waited",
+        show=partial(_time_at_least, "blocking_ns"),
     ),
     Column(
         "blocking_share", Unit.SHARE, "share of the exposed time that compute waited for",
@@ -99,6 +114,7 @@ OVERLAP: tuple[Column[Overlap], ...] = (
         "host_blocking_ns", Unit.TIME,
         "part of the exposed time that a host thread waited for, and compute did not",
         attrgetter("host_blocking_ns"), "host waited",
+        show=partial(_time_at_least, "host_blocking_ns"),
     ),
     Column(
         "host_blocking_share", Unit.SHARE, "share of the exposed time that the host waited for",
@@ -108,6 +124,7 @@ OVERLAP: tuple[Column[Overlap], ...] = (
     Column(
         "unawaited_ns", Unit.TIME, "part of the exposed time that nothing waited for",
         attrgetter("unawaited_ns"), "nothing waited",
+        show=partial(_time_at_least, "unawaited_ns"),
     ),
     Column(
         "unresolved_ns", Unit.TIME,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.errors import UsageError
+from ..core.garbage import collector_paused
 from ..measure.operations import transfer_labels
 from ..replay.answer import (
     ENOUGH,
@@ -111,13 +112,14 @@ def ask(trace: Trace, options: Options, question: Question, sweep: str | None = 
             f"{trace.info.file_name}: nothing marks steps, and a replay needs them.",
             "Give --steps REGEX, or --steps guess to go by the repeating kernels.",
         )
-    model = build_model(cases.classified, cases.launches, cases.plan.windows)
-    if isinstance(model, str):
-        return _no_model(cases, model)
-    errors = errors_of(cases, options) if model.withheld is None else ()
-    if errors:
-        model = replace(model, withheld=errors[0].message.rstrip("."))
-    return _Answering(cases, model, options.clock).answer(asked, factors)
+    with collector_paused():
+        model = build_model(cases.classified, cases.launches, cases.plan.windows)
+        if isinstance(model, str):
+            return _no_model(cases, model)
+        errors = errors_of(cases, options) if model.withheld is None else ()
+        if errors:
+            model = replace(model, withheld=errors[0].message.rstrip("."))
+        return _Answering(cases, model, options.clock).answer(asked, factors)
 
 
 class _Answering:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.garbage import collector_paused
 from ..findings.context import Found
 from ..findings.gains import with_gains
 from ..measure.case import DeviceCase
@@ -15,7 +16,9 @@ from ..steps.plan import StepPlan
 
 STEPS = 2
 MOST_OPERATIONS = 6_000
-"""More are left to `nsysoverlap whatif`, for a report must not wait for them."""
+ROWS_FOR_ONE = 20
+"""A report replays at most `MOST_OPERATIONS` operations, or one for so many GPU rows where these
+are more: then it takes about a quarter longer. More are left to `nsysoverlap whatif`."""
 
 
 def replayed(
@@ -33,12 +36,15 @@ def replayed(
     if not plan.windows or not any(device.both.n for device in devices):
         return None, findings
     one = cases[0]
-    model = build_model(one.classified, one.launches, plan.windows, STEPS, MOST_OPERATIONS)
-    if isinstance(model, str):
-        return ReplayReport(withheld=model, bound_withheld=model), findings
-    if model.withheld is None:
-        findings = with_gains(found, cases, model, law)
-    return _report(model), findings
+    n_rows = sum(len(table) for table in one.classified.trace.tables.values())
+    most = max(MOST_OPERATIONS, n_rows // ROWS_FOR_ONE)
+    with collector_paused():
+        model = build_model(one.classified, one.launches, plan.windows, STEPS, most)
+        if isinstance(model, str):
+            return ReplayReport(withheld=model, bound_withheld=model), findings
+        if model.withheld is None:
+            findings = with_gains(found, cases, model, law)
+        return _report(model), findings
 
 
 def _report(model: Model) -> ReplayReport:

@@ -160,11 +160,17 @@ END_CAPTURE_API = re.compile(r"^cu(da)?StreamEndCapture")
 SYNCHRONIZE_API = re.compile(r"^cu(da)?(Stream|Device|Event|Ctx|Thread)Synchronize")
 WAITING_API = re.compile(f"{STREAM_WAIT_API.pattern}|{SYNCHRONIZE_API.pattern}")
 BLOCKING_COPY_API = re.compile(r"^cu(da)?Memcpy(?!\w*Async)")
-INTERESTING_API = re.compile(
-    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch|Free)|StreamWaitEvent|EventRecord|Free"
-    r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
+ALLOCATE_API = re.compile(
+    r"^cu(da)?(Malloc|Free|Mem(Free|Alloc|HostAlloc|HostRegister|HostUnregister)"
+    r"|Host(Alloc|Register|Unregister))"
 )
-"""Calls that put work on a stream, record it for later, order streams, or wait for the GPU."""
+"""Calls that allocate, pin or free memory, and hold their thread for it."""
+INTERESTING_API = re.compile(
+    r"^cu(da)?(Launch|GraphLaunch|Mem(cpy|set|Prefetch)|StreamWaitEvent|EventRecord"
+    r"|Stream(Begin|End)Capture|(Stream|Device|Event|Ctx|Thread)Synchronize)"
+    f"|{ALLOCATE_API.pattern}"
+)
+"""Calls that put work on a stream, record it for later, order streams, or hold their thread."""
 GRAPH_LAUNCH_API = re.compile(r"^cu(da)?GraphLaunch")
 THUNK_PREFIX = "Thunk:"
 

@@ -117,6 +117,26 @@ def test_faster_work_explains_the_error() -> None:
         assert 0.8 < less / error < 1.1, row.arm
 
 
+def test_what_a_gpu_at_its_limit_gives_back() -> None:
+    """The shares that the page names: longer by 51 to 64 % of what is exposed, and so on."""
+    longer: dict[str, list[float]] = {"dense": [], "sparse": []}
+    back: dict[str, list[float]] = {"dense": [], "sparse": []}
+    for group in groups():
+        kind = "sparse" if group.model == "sparse" else "dense"
+        for row in group.rows:
+            if row.predicted_ms is None or row.step_ms is None or not row.exposed_ms:
+                continue
+            share = (row.predicted_ms - row.step_ms) / row.exposed_ms
+            if row.arm.startswith("offload-control"):
+                longer[kind].append(1 - share)
+            if row.exposed_ms > 20 and row.arm not in ("parameters-scan", "optimizer"):
+                back[kind].append(share)
+    assert sorted(round(share, 2) for share in longer["dense"]) == [0.51, 0.57, 0.64]
+    assert [round(share, 2) for share in longer["sparse"]] == [0.77]
+    assert (round(min(back["dense"]), 2), round(max(back["dense"]), 2)) == (0.36, 0.54)
+    assert (round(min(back["sparse"]), 2), round(max(back["sparse"]), 2)) == (0.16, 0.34)
+
+
 def test_waiting_alone_does_not_raise_the_clock_so_far() -> None:
     """Had the GPU waited at its top clock and computed at the control's, the mean were lower."""
     (group,) = [g for g in groups() if (g.model, g.machine) == ("dense", "B")]

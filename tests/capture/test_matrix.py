@@ -13,10 +13,11 @@ import pytest
 
 from capture import batches, matrix, worker
 from capture.arms import find_arm
+from capture.batch_runs import Largest, batch_table
+from capture.config import load_config
 from capture.frontier import draw, write_picture
 from capture.past import record_rows, row_labels
 from capture.results import Row, load_rows
-from capture.tables import batch_table
 from nsysoverlap.judge.history_store import read_runs
 
 from .kit import changed, say, spec_for, tiny, write_toml
@@ -152,10 +153,50 @@ def test_the_largest_batch_where_the_search_ends(
 
 
 def test_the_table_of_batches() -> None:
-    assert batch_table([("keep", 12, False), ("lhs", 4096, True)]).splitlines()[2:] == [
-        "| keep | 12 |",
-        "| lhs | at least 4096 |",
+    config = load_config("h200-dense")
+    found = [
+        Largest("keep", 10, step_ms=1000.0, planned_gib=100.04),
+        Largest("lhs", 4096, open_ended=True),
+        Largest("save", 20, step_ms=2500.0),
+        Largest("offload", problem="timeout: not done after 9 s"),
+        Largest("remat"),
     ]
+    assert batch_table(config, found).splitlines()[2:] == [
+        "| keep | 10 | 1,000.0 | 10.00 | 494.8 | 100.0 |",
+        "| lhs | at least 4096 | – | – | – | – |",
+        "| save | 20 | 2,500.0 | 8.00 | 395.8 | – |",
+        "| offload | **timeout: not done after 9 s** | – | – | – | – |",
+        "| remat | 0 | – | – | – | – |",
+        "",
+        "Largest batch: save, 20 sequences a device. Most sequences a second: keep, 10.00 a "
+        "device.",
+    ]
+
+
+@pytest.mark.slow
+def test_batches_that_were_found_are_kept(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    one_device: None,
+) -> None:
+    """One arm is refused, one has a result, and the others are searched all the same."""
+    pytest.importorskip("jax")
+    config = write_toml(tiny(batch_per_device=2048), tmp_path / "small.toml")
+    command = ["matrix", "--config", config, "--out", tmp_path / "o", "--no-trace", "--find-batch"]
+    first = say(capsys, monkeypatch, *command, "--arms", "keep")
+    assert first.status == 0, first.err
+    assert "| keep | at least 4096 |" in first.out
+    manifest = tmp_path / "o" / "keep-batch" / "manifest.json"
+    made = manifest.stat().st_mtime_ns
+    (_, largest) = json.loads(manifest.read_text(encoding="utf-8"))["tried"]
+    assert largest["step_ms"] > 0
+    both = say(capsys, monkeypatch, *command, "--arms", "keep,prefetch")
+    assert both.status == 0, both.err
+    assert "keep: has a result already: 4096 sequences a device" in both.err
+    assert "| prefetch | at least 4096 |" in both.out
+    assert manifest.stat().st_mtime_ns == made
+    assert (tmp_path / "o" / "batches.md").read_text(encoding="utf-8").strip() == both.out.strip()
 
 
 def test_what_an_interrupt_finds_waiting_is_not_begun() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from capture.arms import find_arm
 from capture.cli import slurm_ranks
+from capture.config import load_config
 from capture.errors import RefusedError
 
 from .kit import ROOT, say
@@ -29,18 +33,56 @@ def test_the_scripts_are_there() -> None:
     assert NAMES == ["arms.sbatch", "rank.sh", "submit.sh"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+OPEN_RUNS = "../open_runs.sh"
+
+
+@pytest.mark.parametrize("name", [*NAMES, OPEN_RUNS])
 def test_bash_reads_them(name: str) -> None:
     done = run(["bash", "-n", str(SCRIPTS / name)])
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, OPEN_RUNS])
 def test_shellcheck_finds_nothing(name: str) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("needs shellcheck")
     done = run(["shellcheck", str(SCRIPTS / name)])
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("gpus", ["1", "2"])
+def test_the_open_runs_are_arms_that_exist(gpus: str) -> None:
+    script, variables = str(SCRIPTS / OPEN_RUNS), {"MAXTEXT_PYTHON": "env/bin/python"}
+    done = run([script, "--dry-run", "out", gpus], **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == (8 if gpus == "2" else 6)
+    assert sum("--find-batch" in line for line in lines) == 2
+    assert sum(" maxtext " in line for line in lines) == 2
+    folders = set()
+    for line in lines:
+        words = shlex.split(line)
+        options = {w: after for w, after in itertools.pairwise(words) if w.startswith("--")}
+        config = load_config(options["--config"])
+        for arm in filter(None, options.get("--arms", "").split(",")):
+            assert find_arm(config, arm).name == arm
+        assert options["--budget-s"] == "1500"
+        folders.add(options["--out"])
+    assert len(folders) == len(lines), "no two groups write into one folder"
+
+
+@pytest.mark.parametrize("given", [[], ["out", "3"], ["out", "1", "more"]])
+def test_open_runs_say_how_they_are_called(given: list[str]) -> None:
+    done = run([str(SCRIPTS / OPEN_RUNS), *given])
+    assert done.returncode == 2
+    assert done.stderr.startswith("\n  open_runs.sh [--dry-run] OUT [GPUS]")
+
+
+def test_a_group_that_fails_stops_no_other(tmp_path: Path) -> None:
+    """With a Python that always fails all groups are begun, and the script says so."""
+    done = run([str(SCRIPTS / OPEN_RUNS), str(tmp_path), "2"], PYTHON="false")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 6
 
 
 def dry_run(*arguments: str, **variables: str) -> list[str]:

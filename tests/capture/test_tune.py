@@ -23,10 +23,10 @@ from capture.results import Row
 from capture.schedule import costs_by_signature, outside, read_schedule, replay, short_windows
 from capture.search import Counts, StepModel, Tensor, best, offload_fields, with_clock
 from capture.toml_text import toml_text
-from capture.tune import counts_of, own_values, promising
-from capture.tune_tables import tune_text, why_not
+from capture.tune import counts_of, own_values, promising, tensors_of
+from capture.tune_tables import maxtext_answers, maxtext_line, tensor_table, tune_text, why_not
 
-from .kit import tiny
+from .kit import say, tiny
 
 
 def every_way(model: StepModel, limit_gib: float) -> list[Counts]:
@@ -66,6 +66,19 @@ def test_the_choice_is_the_best_of_all(seed: int) -> None:
     chosen = best(model, limit)
     assert model.peak_gib(chosen) <= limit
     assert model.step_ms(chosen) == min(model.step_ms(c) for c in every_way(model, limit))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_choice_for_maxtext_is_the_best_of_those_it_can_say(seed: int) -> None:
+    draw = random.Random(seed)
+    model = drawn_model(draw)
+    limit = 24.0 + draw.choice([0.0, 0.2, 0.5, 1.0, 2.0])
+    places = ((0, 0), (model.layers, 0), (0, model.layers))
+    ways = itertools.product(places, repeat=len(model.tensors))
+    fit = [counts for counts in ways if model.peak_gib(counts) <= limit]
+    chosen = best(model, limit, alike=True)
+    assert chosen in fit
+    assert model.step_ms(chosen) == min(map(model.step_ms, fit))
 
 
 def test_where_nothing_fits_nothing_is_kept() -> None:
@@ -232,6 +245,68 @@ def test_a_placement_is_an_arm_and_back() -> None:
     }
     assert counts_of(model, values) == counts
     assert own_values(model, ((0, 1), (0, 0)))["like"] == "save-tied"
+
+
+def test_what_maxtext_can_say_is_a_remat_policy() -> None:
+    model = replace(
+        drawn_model(random.Random(3)),
+        layers=3,
+        tensors=(Tensor("qkv_proj", 1.0, 0.3), Tensor("mlpwi_0", 2.0, 0.5)),
+    )
+    leaves = own_values(model, ((3, 0), (0, 3)), maxtext=True)
+    assert leaves["like"] == "lhs"
+    assert own_values(model, ((0, 3), (0, 0)), maxtext=True)["like"] == "save"
+    config = replace(tiny(), arms={"tuned-1": leaves})
+    assert maxtext_line(config, "tuned-1") == (
+        "remat_policy=custom query_proj=offload key_proj=offload value_proj=offload mlpwi_0=device"
+    )
+    rows = [
+        Row("tuned-1", "", "ok", step_ms=700.0, peak_gib=27.0),
+        Row("prefetch", "", "ok", step_ms=650.0, peak_gib=27.0),
+        Row("remat", "", "ok", step_ms=800.0, peak_gib=24.0),
+    ]
+    assert maxtext_answers([20.0, 25.0, 28.0], rows, config).splitlines() == [
+        "- MaxText, 20.0 GiB: nothing fits",
+        "- MaxText, 25.0 GiB: `remat_policy=full` (remat)",
+        f"- MaxText, 28.0 GiB: `{maxtext_line(config, 'tuned-1')}` (tuned-1)",
+    ]
+
+
+def test_maxtext_spares_attention_with_transformer_engine_alone() -> None:
+    jax = replace(tiny(), maxtext={"attention": "cudnn_flash_jax"})
+    assert "context" in tensors_of(tiny(), maxtext=True)
+    assert "context" not in tensors_of(jax, maxtext=True)
+    assert "context" in tensors_of(jax)
+    arms = {"own": {"like": "lhs", "offload": {"names": ["context"]}}}
+    said = "own: MaxText names context with attention=cudnn_flash_te only."
+    assert maxtext_line(replace(jax, arms=arms), "own") == said
+
+
+def test_a_sparse_model_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["tune", "--config", "toy-moe", "--memory", "1", "--out", tmp_path, "--no-trace"]
+    said = say(capsys, monkeypatch, *command, "--maxtext")
+    assert (said.status, said.out) == (2, "")
+    assert said.err.splitlines() == [
+        "Error: toy-moe: tune knows dense models only; the layers of a sparse one are of two "
+        "kinds.",
+        "Hint: Describe programs as [arms.NAME] and compare them with matrix.",
+    ]
+
+
+def test_tensors_are_ranked_by_what_they_free_for_a_wait() -> None:
+    """At half the link `slow` (0.5 GB) waits and `tiny` (0.05 GB) does not."""
+    model = replace(
+        model_of(d2h_gbps=25.0),
+        tensors=(Tensor("slow", 2.0, 0.5), Tensor("tiny", 1.0, 0.05)),
+    )
+    lines = tensor_table(model).splitlines()
+    assert lines[2].startswith("| tiny | 0.14 | 4.0 | 2.0 of 10.0 | 0.0 | no wait |")
+    # 0.5 GB of three layers are 1.40 GiB, and both ways wait.
+    waits = model.exposed_ms(((4, 0), (0, 0)))
+    assert waits > 10
+    assert lines[3] == f"| slow | 1.40 | 8.0 | 20.0 of 10.0 | {waits:.1f} | {1.397 / waits:.2f} |"
 
 
 def test_a_configuration_survives_toml(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ def test_a_copy_then_a_synchronisation_then_the_next_launch(tmp_path: Path) -> N
     assert row.text == "100 B H2D, cudaStreamSynchronize held the host 5.0 ms for it"
 
 
+def test_without_kernels_there_is_nothing_to_launch(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.run("h2d", 20, 20, 3 * MS, 9 * MS, api="cudaMemcpyAsync_v3020")
+    scene.synchronise("Stream", 4 * MS, 9 * MS + 1_000, stream=20)
+    assert fired(drawn(tmp_path, scene.builder), "host-waits") == []
+
+
 def test_work_launched_before_the_wait_is_over_waits_for_no_host(tmp_path: Path) -> None:
     context = drawn(tmp_path, synchronised(after=5 * MS).builder)
     assert fired(context, "host-waits") == []
@@ -129,6 +136,30 @@ def test_the_gpu_idles_while_the_cpu_works(tmp_path: Path) -> None:
     assert "For 14.0 ms in all the CPU works alone" in finding.detail
     (row,) = finding.evidence
     assert row.text == "14.0 ms without any GPU work, after 19.1 MiB D2H"
+
+
+@pytest.mark.parametrize(("comes_back", "remedy"), [(True, "The CPU works on"), (False, "Issue")])
+def test_the_tail_that_the_cpu_waits_for(tmp_path: Path, comes_back: bool, remedy: str) -> None:
+    """The last D2H of a step runs on after its compute; the CPU works on what it brought."""
+    tail = IDLE.replace("####....................###", "####.......................")
+    if not comes_back:
+        tail = tail.replace("....................####...", "...........................")
+    finding = only(drawn(tmp_path, tail), "d2h-tail")
+    assert finding.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(("until", "allocates"), [(13, True), (12, False)])
+def test_memory_that_is_allocated_meanwhile_is_no_work(
+    tmp_path: Path, until: int, allocates: bool
+) -> None:
+    """The GPU idles from 6 to 20 ms: at least half of that in cudaHostAlloc, or less."""
+    builder = draw(IDLE, unit_ns=MS)
+    builder.api("cudaHostAlloc_v3020", 6 * MS, until * MS)
+    finding = only(drawn(tmp_path, builder), "gpu-idle-beside-offload")
+    assert finding.cost_ns == 14 * MS
+    assert finding.title.endswith(", while memory is allocated") == allocates
+    assert ("allocate, pin or free" in finding.detail) == allocates
+    assert finding.remedy.startswith("Allocate and pin memory once" if allocates else "Shorten")
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nsysoverlap.findings import CODES, find
+from nsysoverlap.findings import CODES, Context, find
 from nsysoverlap.findings.causes import BEHIND
 
-from ..traces import h200, h200_names
+from ..traces import h200, h200_names, programs, public_traces
 from .kit import MS, context_of, drawn
 
 SERIAL = """
@@ -41,9 +41,17 @@ def test_reasons_are_codes() -> None:
     assert {code for codes in BEHIND.values() for code in codes} <= set(CODES)
 
 
-@pytest.mark.parametrize("name", h200_names())
+@pytest.mark.parametrize("name", [*h200_names(), *programs()])
 def test_no_two_findings_blame_the_same_copies_at_the_same_cost(name: str) -> None:
-    context = context_of(h200(name))
+    assert_each_loss_said_once(context_of(h200(name)))
+
+
+@pytest.mark.parametrize("path", public_traces())
+def test_nor_do_they_in_public_traces(path: Path) -> None:
+    assert_each_loss_said_once(context_of(path))
+
+
+def assert_each_loss_said_once(context: Context) -> None:
     seen: Counter[tuple[object, ...]] = Counter()
     for found in find(context):
         if found.rows and found.finding.cost_ns:

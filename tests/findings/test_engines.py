@@ -53,6 +53,17 @@ def test_the_cost_is_no_more_than_the_time_it_queued(tmp_path: Path) -> None:
     assert only(context, "same-direction-queue").cost_ns == 1 * MS
 
 
+def test_hidden_copies_that_queued_are_not_counted(tmp_path: Path) -> None:
+    """A third copy queues for 4 ms too and lies beside compute all the while."""
+    scene = two()
+    scene.run("d2h", 22, 210, 10 * MS + 4 * US, 12 * MS)
+    scene.run("h2d", 23, 220, 10 * MS + 4 * US, 12 * MS - 10)
+    scene.run("compute", 8, 50, 10 * MS, 13 * MS)
+    finding = only(drawn(tmp_path, scene.builder), "same-direction-queue")
+    assert finding.title.startswith("1 ")
+    assert finding.detail.startswith("Ready 4.0 ms earlier on average")
+
+
 def test_a_hidden_copy_that_queued_costs_nothing(tmp_path: Path) -> None:
     scene = two()
     scene.run("compute", 8, 50, 3 * MS, 11 * MS)

@@ -250,6 +250,9 @@ def test_the_whole_cache_leaves_for_every_token() -> None:
     (finding,) = of("pytorch/gen_offloaded", "offloaded-again")
     assert finding.title.startswith("The same data goes to the host 12 times: 88.05 GiB for 11.0")
     assert 'cache_implementation="offloaded"' in finding.remedy
+    # Nothing is trained here: no word of activations.
+    (stream,) = of("pytorch/gen_offloaded", "same-stream-as-compute")
+    assert "save_on_cpu" not in stream.remedy
 
 
 def test_a_link_that_decides_is_not_a_late_reload() -> None:

@@ -174,6 +174,30 @@ def test_data_that_is_loaded_once(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_loaded_once_needs_no_pinned_memory(tmp_path: Path) -> None:
+    """200 copies of pageable memory before the first kernel, half of them small."""
+    builder = draw("dev0 s7 compute: ....####", unit_ns=MS)
+    for at in range(200):
+        start = at * MS // 100
+        n_bytes = 500_000 if at % 2 else 50_000
+        builder.copy(start, start + MS // 200, "h2d_pageable", n_bytes, stream=7)
+    context = drawn(tmp_path, builder)
+    assert fired(context, "pageable-memory")
+    assert fired(context, "latency-bound-copies")
+    (finding,) = find_all(context)
+    assert finding.code == "one-time-transfers"
+    assert (
+        "52.5 MiB are from or to pageable memory, at 55.0 GB/s: to pin memory for a single copy"
+        in finding.detail
+    )
+
+
+def test_the_time_of_loading_is_that_of_the_busiest_device(tmp_path: Path) -> None:
+    two = LOADED + LOADED.replace("dev0", "dev1").replace("#####..........", "###............")
+    finding = only(drawn(tmp_path, two), "one-time-transfers")
+    assert "in all, 6.0 ms on the busiest of 2 devices." in finding.detail
+
+
 def test_one_transfer_between_kernels_is_part_of_the_work(tmp_path: Path) -> None:
     context = drawn(
         tmp_path, LOADED.replace("s20 d2h:      ..............#", "s20 d2h: .........#")
