@@ -194,6 +194,9 @@ def _worst_note(rows: Sequence[RankRow]) -> str:
     worst = worst_rank(rows)
     if worst.exposed_ns == 0:
         return "No rank has exposed transfers."
+    text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"
+    if len(rows) < 2:
+        return f"{text}; of the others nothing was measured."
     found = [
         f"{d.what} {format_value(d.value, d.unit)} against {format_value(d.others, d.unit)}"
         for d in differences(rows, worst)[:MAX_DIFFERENCES]
@@ -201,7 +204,6 @@ def _worst_note(rows: Sequence[RankRow]) -> str:
     gpus = [row.gpus for row in rows if row is not worst]
     if worst.gpus not in gpus:
         found.insert(0, f"it ran on {worst.gpus}, others on {statistics.mode(gpus)}")
-    text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"
     if not found:
         return f"{text}; otherwise it is like the median of the others."
     return f"{text}. Different from the median of the others: {'; '.join(found)}."
