@@ -8,12 +8,12 @@ Exits with 1 where it takes over 10 s, or the page is over 2 MB.
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from .usage import measure as measure_command
 
 ACTIVITIES = 1_000_000
 MAX_SECONDS = 10.0
@@ -24,11 +24,8 @@ def measure(trace: Path, folder: Path) -> tuple[float, float, int]:
     """Seconds, MiB and bytes of the page, in a process of its own."""
     page = folder / "report.html"
     command = [sys.executable, "-m", "nsysoverlap", "report", str(trace), "--format", "html"]
-    start = time.perf_counter()
-    subprocess.run([*command, "-o", str(page)], check=True, stderr=subprocess.DEVNULL)
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return seconds, peak, page.stat().st_size
+    took = measure_command([*command, "-o", str(page)])
+    return took.wall_s, took.peak_bytes / 2**20, page.stat().st_size
 
 
 def main() -> int:

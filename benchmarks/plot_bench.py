@@ -7,15 +7,15 @@ process of its own, and fails where the timeline needs more than 5 s or 600 MB.
 from __future__ import annotations
 
 import argparse
-import os
 import sqlite3
 import sys
 import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 
 from tests.tracebuilder import TraceBuilder
+
+from .usage import measure as measure_command
 
 MAX_SECONDS, MAX_MB = 5.0, 600
 KERNEL_NS, PERIOD_NS, STEP_ROWS = 900, 1_000, 10_000
@@ -60,14 +60,10 @@ def measure(trace: Path, kind: str) -> tuple[float, float]:
     """Seconds and peak MB of `nsysoverlap plot` as a process of its own."""
     output = trace.with_name(f"{kind}.png")
     arguments = [sys.executable, "-m", "nsysoverlap", "plot", str(trace)]
-    start = time.perf_counter()
-    pid = os.posix_spawn(
-        sys.executable, [*arguments, "--kind", kind, "-o", str(output)], os.environ
-    )
-    _, status, usage = os.wait4(pid, 0)
-    if status or not output.stat().st_size:
+    took = measure_command([*arguments, "--kind", kind, "-o", str(output)])
+    if not output.stat().st_size:
         raise SystemExit(f"plot --kind {kind} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    return took.wall_s, took.peak_bytes / 2**20
 
 
 def main() -> None:

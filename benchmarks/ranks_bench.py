@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.gatekit import large_trace
 
-from .run import user_environment
+from .usage import user_environment
 
 MIB = 1 << 20
 

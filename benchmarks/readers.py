@@ -27,7 +27,8 @@ from nsysoverlap.trace.database import connect, probe
 from nsysoverlap.trace.growing import join
 from nsysoverlap.trace.pages import UnusualError
 
-from .run import ALL_TABLES, Usage, build_bound, machine, measure, median, queries, ratio
+from .run import ALL_TABLES, build_bound, machine, median, queries, ratio
+from .usage import Usage, measure
 
 Arrays = dict[str, Any]
 

@@ -16,14 +16,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsysoverlap.trace import schema
 from nsysoverlap.trace.database import connect, probe
+
+from .usage import Usage, measure
 
 GPU_TABLES = schema.ACTIVITY_TABLES
 ALL_TABLES = (
@@ -44,15 +44,6 @@ from nsysoverlap.steps.plan import StepSpec
 path, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 print(render(analyze_file(path, Options(steps=StepSpec("none")), threads=threads), "json"))
 """
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What one process took."""
-
-    wall_s: float
-    cpu_s: float
-    peak_bytes: int
 
 
 def queries(path: Path, tables: Sequence[schema.TableSpec]) -> list[str]:
@@ -82,23 +73,6 @@ def programs(path: Path, bound: Path, nsys: str | None) -> dict[str, list[str]]:
     if nsys is not None:
         found["nsys stats"] = [nsys, "stats", "-q", "-r", _STATS, "-o", "-", str(path)]
     return found
-
-
-def user_environment() -> dict[str, str]:
-    """Environment for what is measured: compiled modules are what users have."""
-    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-
-
-def measure(command: Sequence[str]) -> Usage:
-    """Run a command to its end. Raises `RuntimeError` where it fails."""
-    began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=user_environment())
-    _, status, usage = os.wait4(process.pid, 0)
-    wall_s = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
-    return Usage(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def median(turns: Sequence[dict[str, Usage]], name: str, of: str) -> float:
@@ -203,6 +177,8 @@ def main() -> None:
             for _ in range(arguments.repeat)
         ]
         print(table(path, turns), flush=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.stages", str(path)], check=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":

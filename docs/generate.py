@@ -218,6 +218,26 @@ def schemas() -> dict[Path, str]:
     return {folder / f"{name}.schema.json": schema_text(name) for name in DOCUMENTS}
 
 
+def datasette_file() -> str:
+    """What Datasette shows beside a run history: meanings of columns, questions of the page."""
+    from nsysoverlap.judge.history_tables import meanings
+
+    page = (HERE / "history.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))
+    asked = re.findall(r"^([A-Z][^\n]*\?)\n\n```sql\n(.*?)```", page, re.MULTILINE | re.DOTALL)
+    names = ("hidden_share", "lost_most", "findings_of_a_model")
+    tables: dict[str, dict[str, Any]] = {
+        name: {"description": f"One row for each {rows[name]}.", "columns": columns}
+        for name, columns in meanings().items()
+    }
+    tables["runs"]["sort_desc"] = "recorded_at"
+    queries = {
+        name: {"title": title, "sql": sql} for name, (title, sql) in zip(names, asked, strict=True)
+    }
+    database = {"description": "Runs recorded by nsysoverlap.", "tables": tables}
+    return json.dumps({"databases": {"runs": {**database, "queries": queries}}}, indent=1) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
@@ -226,6 +246,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "validation.md": validation_page,
     "gate.md": gate_page,
     "dataframes.md": dataframes_page,
+    "datasette.json": datasette_file,
 }
 
 

@@ -1,8 +1,8 @@
 """How much host transfer time an Nsight Systems trace hides behind compute.
 
     import nsysoverlap as no
-    trace = no.read_trace("trace.sqlite")
-    report = no.analyze(trace)
+    report = no.analyze("trace.sqlite")         # or a folder of ranks, a list, a pattern
+    no.gate(report, min_hidden=90)
 
 Names are resolved on first use, so that importing the package costs next to nothing.
 """
@@ -20,15 +20,18 @@ if TYPE_CHECKING:
     from .core.intervals import IntervalSet
     from .core.window import Window, parse_window
     from .draw.plot_bandwidth import plot_bandwidth
+    from .draw.plot_history import draw_history
     from .draw.plot_ops import plot_ops
     from .draw.plot_steps import plot_steps
     from .draw.plot_timeline import plot_timeline
     from .judge.evaluate import check
+    from .judge.toplevel import compare, gate, history, record
+    from .judge.verdicts import Verdicts
     from .result.model import Overlap, OverlapReport
     from .roles.config import load_config
     from .roles.rules import Role, Rule, RuleSet, classify
-    from .run.analysis import analyze
     from .run.answers import whatif
+    from .run.sources import Source, analyze
     from .trace.contents import Trace
     from .trace.load import read_trace
 
@@ -42,9 +45,16 @@ _HOMES = {
     "RuleSet": "roles.rules",
     "Trace": "trace.contents",
     "Window": "core.window",
-    "analyze": "run.analysis",
+    "Source": "run.sources",
+    "Verdicts": "judge.verdicts",
+    "analyze": "run.sources",
     "check": "judge.evaluate",
     "classify": "roles.rules",
+    "compare": "judge.toplevel",
+    "draw_history": "draw.plot_history",
+    "gate": "judge.toplevel",
+    "history": "judge.toplevel",
+    "record": "judge.toplevel",
     "load_config": "roles.config",
     "parse_window": "core.window",
     "plot_bandwidth": "draw.plot_bandwidth",
@@ -60,6 +70,7 @@ _LATE_HOMES = {
     "report_frame": "result.frames",
     "result_html": "show.notebook",
     "trace_html": "show.notebook",
+    "transfers_frame": "run.transfer_table",
 }
 """What methods ask `core.late` for."""
 
@@ -71,12 +82,18 @@ __all__ = [
     "Role",
     "Rule",
     "RuleSet",
+    "Source",
     "Trace",
+    "Verdicts",
     "Window",
     "__version__",
     "analyze",
     "check",
     "classify",
+    "compare",
+    "draw_history",
+    "gate",
+    "history",
     "load_config",
     "parse_window",
     "plot_bandwidth",
@@ -84,6 +101,7 @@ __all__ = [
     "plot_steps",
     "plot_timeline",
     "read_trace",
+    "record",
     "whatif",
 ]
 

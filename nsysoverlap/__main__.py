@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 
+from .core.beside import allow_copies
 from .core.interrupts import end_at_once
 
 _BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -18,6 +19,7 @@ def run() -> None:
     # numpy starts a thread for each core as it loads, for algebra that nothing here does.
     for variable in _BLAS:
         os.environ.setdefault(variable, "1")
+    allow_copies()
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
     from .cli import main
 

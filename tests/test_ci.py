@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xmlschema
 import yaml
 from junitparser import JUnitXml
 
 from .gatekit import split_trace
+from .traces import h200
 
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
@@ -185,13 +187,94 @@ def test_the_example_workflow_gates_the_committed_trace(tmp_path: Path) -> None:
     assert ran == [(0, "The verdict was pass.\n")]
 
 
-@pytest.mark.parametrize(("limit", "code", "failures"), [(90, 0, 0), (91, 1, 1)])
-def test_the_gitlab_job(runner: Runner, limit: int, code: int, failures: int) -> None:
+SAMPLES: dict[str, tuple[int, dict[str, str]]] = {
+    "pass": (0, {"min_hidden": "90"}),
+    "fail": (1, {"min_hidden": "91"}),
+    "lost": (3, {"min_hidden": "1"}),
+    "opaque": (3, {"min_hidden": "1"}),
+    "half broken": (3, {"min_hidden": "1"}),
+    "no transfers": (1, {"min_hidden": "1"}),
+    "all broken": (2, {"min_hidden": "1"}),
+    "no folder": (2, {"min_hidden": "1"}),
+}
+"""What lies in `traces/`, with the exit code that is right."""
+
+
+def documented() -> tuple[dict[str, Any], dict[str, Any], str]:
+    """What docs/ci.md shows and nothing else: GitHub's step, GitLab's job, the configuration."""
+    text = (DOCS / "ci.md").read_text(encoding="utf-8")
+    step, job = (yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    (config,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    return step[0], next(iter(job.values())), config
+
+
+def prepare(workspace: Path, sample: str) -> int:
+    """The repository that docs/ci.md speaks of, with other limits; the exit code to expect."""
+    code, limits = SAMPLES[sample]
+    _, _, config = documented()
+    config = re.sub(r"min_hidden = \d+", f"min_hidden = {limits['min_hidden']}", config)
+    config = config.replace('"8GiB"', "true").replace("max_exposed_ms = 60", "max_exposed_ms = 9")
+    (workspace / "nsysoverlap.toml").write_text(config)
+    traces = workspace / "traces"
+    if sample == "no folder":
+        return code
+    (workspace / "ranks").rename(traces)
+    if "broken" in sample:
+        (traces / "rank1.sqlite").write_text("broken")
+    if sample == "all broken":
+        (traces / "rank0.sqlite").write_text("broken")
+    if sample == "lost":
+        shutil.copy(h200("jax_fsdp2_events_lost"), traces / "rank1.sqlite")
+    if sample == "opaque":
+        shutil.copy(h200("micro_graph_graph"), traces / "rank1.sqlite")
+    if sample == "no transfers":
+        split_trace(traces / "rank1.sqlite")
+    return code
+
+
+ANNOTATION = re.compile(
+    r"::(notice|warning|error) title=[^:,%\r\n]*(%(25|0D|0A|3A|2C)[^:,%]*)*::.+"
+)
+"""A workflow command as the runner reads it: properties and data escaped, one line."""
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_github_job_from_the_documentation_alone(runner: Runner, sample: str) -> None:
+    step, _, _ = documented()
+    code = prepare(runner.workspace, sample)
+    given = {**step["with"], "options": f"{step['with']['options']} --format junit=gate.xml"}
+    found, out = runner.use(ACTION, given)
+    assert found == code
+    assert runner.verdict == f"verdict={['pass', 'fail', 'unusable', 'inconclusive'][code]}"
+    lines = out.splitlines()
+    assert [line for line in lines if not ANNOTATION.fullmatch(line)] == []
+    assert lines[0].startswith("::notice" if code == 0 else "::error")
+    word = {0: "Passed", 1: "Failed"}.get(code, "Inconclusive")
+    assert runner.summary.read_text().startswith(f"**{word}: ")
+    # Without transfers there is nothing that could be exposed.
+    check_junit(runner.workspace / "gate.xml", code, met=sample != "no transfers")
+
+
+def check_junit(path: Path, code: int, met: bool = True) -> None:
+    """The report fits the schema that CI systems agree on, and is as green as the exit code."""
+    xmlschema.XMLSchema(str(REPO / "tests" / "junit.xsd")).validate(str(path))
+    report = JUnitXml.fromfile(str(path))
+    names = [case.name for suite in report for case in suite]
+    scope = names[2].removeprefix("both.exposed_ms@").removesuffix(" <= limit")
+    assert scope in ("worst-device", "step-median")
+    assert names == [
+        *("both.n@worst-rank >= limit", "both.hidden >= limit"),
+        *(f"both.exposed_ms@{scope} <= limit", "the traces"),
+    ]
+    assert (report.failures, report.errors > 0) == (int(code == 1), code > 1 or not met)
+
+
+@pytest.mark.parametrize("sample", ["pass", "fail", "half broken", "no folder"])
+def test_a_gitlab_job_from_the_documentation_alone(runner: Runner, sample: str) -> None:
     """Line by line, ending at the first that fails, as GitLab does."""
-    (job,) = GITLAB.values()
+    _, job, _ = documented()
     workspace = runner.workspace
-    (workspace / "ranks").rename(workspace / "traces")
-    (workspace / "nsysoverlap.toml").write_text(f"[gate]\nmin_hidden = {limit}\n")
+    code = prepare(workspace, sample)
     asked = workspace / "asked"
     tools = workspace / "tools"
     script(tools / "pip", f'printf "%s\\n" "$*" >> "{asked}"')
@@ -208,8 +291,30 @@ def test_the_gitlab_job(runner: Runner, limit: int, code: int, failures: int) ->
     assert codes[-1] == code
     assert len(codes) == len(job["script"])
     assert asked.read_text().startswith("install https://github.com/YOUR/nsysoverlap/archive/")
-    report = JUnitXml.fromfile(str(workspace / job["artifacts"]["reports"]["junit"]))
-    assert (report.tests, report.failures) == (1, failures)
+    check_junit(workspace / job["artifacts"]["reports"]["junit"], code)
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "extra"),
+    [
+        ("vendor.github-actions", "action.yml", []),
+        ("vendor.github-workflows", "docs/ci/github-workflow.yml", []),
+        ("vendor.gitlab-ci", "docs/ci/gitlab-ci.yml", ["--data-transform", "gitlab-ci"]),
+    ],
+)
+def test_files_fit_the_schema_that_the_system_publishes(
+    schema: str, path: str, extra: list[str], tmp_path: Path
+) -> None:
+    def checks(file: Path) -> bool:
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *extra]
+        return (
+            subprocess.run([*command, str(file)], capture_output=True, check=False).returncode == 0
+        )
+
+    assert checks(REPO / path)
+    wrong = tmp_path / Path(path).name
+    wrong.write_text((REPO / path).read_text().replace("runs", "ran").replace("script:", "do:"))
+    assert not checks(wrong)
 
 
 def test_the_documentation_shows_what_is_tested() -> None:

@@ -108,7 +108,7 @@ EXIT_CODES: list[tuple[int, list[str]]] = [
     (2, ["report", "missing.sqlite", "gone.sqlite"]),
     (2, ["report", TRACE, "missing.sqlite", "--strict"]),
     (2, ["transfers", "missing.sqlite"]),
-    (2, ["transfers", TRACE, TRACE]),
+    (0, ["transfers", TRACE, TRACE]),
     (2, ["transfers", TRACE, "--format", "parquet"]),
     (2, ["info", "missing.sqlite"]),
     (2, ["rules", "missing.sqlite"]),
@@ -266,9 +266,11 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
 
 @pytest.mark.parametrize("name", ["report", "gate", "compare", "history", "whatif"])
 def test_commands_offer_the_formats_of_their_results(name: str) -> None:
-    (option,) = [p for p in main.commands[name].params if p.name == "fmt"]
-    assert isinstance(option.type, click.Choice)
-    assert tuple(option.type.choices) == formats_of(name)
+    (option,) = [p for p in main.commands[name].params if p.name == "wanted"]
+    with click.Context(main.commands[name]) as context:
+        offered = option.type.shell_complete(context, option, "")
+    assert tuple(item.value for item in offered) == formats_of(name)
+    assert f"Output format: {formats_of(name)[0]}, {formats_of(name)[1]}" in (option.help or "")
     assert {"text", "json", "markdown", "html"} <= set(formats_of(name)) <= set(FORMATS)
 
 
@@ -500,7 +502,7 @@ def test_traces_add_up(tmp_path: Path) -> None:
     assert len(same["traces"]) == 2
 
 
-@pytest.mark.parametrize("command", ["transfers", "info", "rules"])
+@pytest.mark.parametrize("command", ["info", "rules"])
 def test_commands_for_one_trace_refuse_a_folder_of_two(tmp_path: Path, command: str) -> None:
     for rank in range(2):
         build(tmp_path / f"rank{rank}.sqlite", DRAWING)
@@ -620,7 +622,10 @@ def test_transfers_as_parquet(tmp_path: Path, asked: tuple[str, ...]) -> None:
     assert tuple(read.column_names) == COLUMNS
     types = {name: str(read.schema.field(name).type) for name in COLUMNS}
     expected = dict.fromkeys(COLUMNS, "int64")
-    texts = ("direction", "src_kind", "dst_kind", "top_hiding_kernel")
+    texts = (
+        *("direction", "src_kind", "dst_kind", "top_hiding_kernel", "trace", "framework"),
+        *("operation", "scope", "waiter"),
+    )
     expected |= dict.fromkeys(texts, "string") | {"by_kernel": "bool", "gb_per_s": "double"}
     assert types == expected
     rows = table(trace)

@@ -68,17 +68,17 @@ def with_kernels(report: OverlapReport, *kernels: KernelReport) -> OverlapReport
 def test_the_split_is_compared() -> None:
     found = changes(compare(A, B))
     assert found["d2h.hidden"] == (0.9, 0.6)
-    assert found["d2h.exposed_ms"] == (10, 40)
-    assert found["step_ms"] == (1000, 1000)
+    assert found["d2h.exposed_ms"] == (10e-6, 40e-6), "ms, as the name says"
+    assert found["step_ms"] == (1e-3, 1e-3)
     assert "h2d.hidden" not in found
 
 
 def test_amounts_are_per_step_only_where_both_sides_have_steps() -> None:
-    assert changes(compare(A, B))["d2h.wall_ms"] == (100, 100)
+    assert changes(compare(A, B))["d2h.wall_ms"] == (1e-4, 1e-4)
     bare = replace(B, devices=tuple(replace(d, steps=()) for d in B.devices))
     result = compare(A, bare)
     assert not result.per_step
-    assert changes(result)["d2h.wall_ms"] == (400, 400)
+    assert changes(result)["d2h.wall_ms"] == (4e-4, 4e-4)
     assert result.step_time is None
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import fnmatch
 import re
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
 
 from nsysoverlap import read_trace
+from nsysoverlap.result.model import TableName
 
 from . import sample_reports as samples
 from .traces import h200
 
 PAGE = (Path(__file__).parents[1] / "docs" / "dataframes.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-TABLES = ("devices", "steps", "streams", "operations", "kernels", "findings", "health")
+TABLES: tuple[TableName, ...] = get_args(TableName)
 
 
 def listed(section: str) -> dict[str, str]:
@@ -39,7 +41,7 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_each_column_of_a_report_table_is_listed_with_its_dtype(table: str) -> None:
+def test_each_column_of_a_report_table_is_listed_with_its_dtype(table: TableName) -> None:
     actual, said = dtypes(samples.stepped().to_frame(table)), expected(table)
     for column, dtype in actual.items():
         (pattern,) = [name for name in said if fnmatch.fnmatchcase(column, name)]
@@ -52,5 +54,9 @@ def test_each_column_of_the_activities_is_listed_with_its_dtype() -> None:
     assert listed("activities") == dtypes(read_trace(h200("micro_duplex")).activities)
 
 
+def test_each_column_of_the_transfers_is_listed_with_its_dtype() -> None:
+    assert listed("transfers") == dtypes(read_trace(h200("micro_duplex")).transfers())
+
+
 def test_the_page_has_a_section_for_each_table() -> None:
-    assert tuple(SECTIONS) == (*TABLES, "activities")
+    assert tuple(SECTIONS) == (*TABLES, "activities", "transfers")

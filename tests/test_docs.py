@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 from nsysoverlap.cli import main
 
@@ -74,3 +75,27 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
         assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_the_first_report_is_read_as_it_is_printed() -> None:
+    """Its commands run, and each number in italics or bold beside them is in the report."""
+    page = (ROOT / "docs" / "first-report.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (nsysoverlap [^\n]+)", page, re.MULTILINE)
+    assert [shlex.split(line)[1] for line in commands] == ["report", "report"]
+    outputs = []
+    for line in commands:
+        arguments = [str(ROOT / a) if "/" in a else a for a in shlex.split(line)[1:]]
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.output
+        outputs.append(" ".join(done.stdout.split()))
+    said = " ".join(page.split())
+    for quoted in (
+        "59.5 % of 477.6 ms of host transfers ran behind compute; 193.4 ms were exposed, a mean of "
+        "48.4 ms a step.",
+        *("83.1 %", "15.7 %", "0.8 %", "0.5 %", "93.9 %", "24.2 %", "round-trip", "late-h2d"),
+    ):
+        assert quoted in said
+        assert quoted in outputs[0]
+    gain = re.search(r"gain (\d+)\.\d to (\d+)\.\d ms a step", outputs[0])
+    assert gain is not None
+    assert f"a step would win {gain[1]} to {gain[2]} ms" in said

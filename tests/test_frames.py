@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.judge.comparison import compare
 from nsysoverlap.judge.evaluate import check
-from nsysoverlap.result.model import OverlapReport
+from nsysoverlap.result.model import OverlapReport, TableName
 from nsysoverlap.show.blocks import Table
 from nsysoverlap.show.notebook import blocks_html
 from nsysoverlap.trace.contents import Trace
@@ -133,11 +134,11 @@ def test_findings_and_kernels_frames() -> None:
     assert list(kernels["beside_ns"]) == [9, 120_000_000, 40_000_000]
 
 
-TABLES = ("devices", "steps", "streams", "operations", "kernels", "findings", "health")
+TABLES: tuple[TableName, ...] = get_args(TableName)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_empty_frames_keep_columns_and_types(table: str) -> None:
+def test_empty_frames_keep_columns_and_types(table: TableName) -> None:
     empty = OverlapReport((), (), ()).to_frame(table)
     assert len(empty) == 0
     for full in (samples.stepped(), samples.small(), samples.hostile()):
@@ -147,7 +148,7 @@ def test_empty_frames_keep_columns_and_types(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_columns_have_the_documented_types(table: str) -> None:
+def test_columns_have_the_documented_types(table: TableName) -> None:
     for column, dtype in samples.small().to_frame(table).dtypes.items():
         values = samples.small().to_frame(table)[column].dropna()
         wanted = {int: "Int64", float: "Float64", str: "string"}
@@ -156,7 +157,7 @@ def test_columns_have_the_documented_types(table: str) -> None:
 
 def test_an_unknown_table_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no table 'links'") as caught:
-        samples.plain().to_frame("links")
+        samples.plain().to_frame("links")  # type: ignore[arg-type]
     assert caught.value.hint == f"Known tables: {', '.join(TABLES)}."
 
 

@@ -74,7 +74,22 @@ def test_nothing_without_transfers() -> None:
     [
         (None, None),
         (Relief(), None),
-        (Relief(0, 0, 7), "Nothing came back: all 7 B moved in sizes seen in one direction only."),
+        # A loss that is read is no offload that could have come back.
+        (Relief(0, 0, 999_999), None),
+        (
+            Relief(0, 0, 1 << 20),
+            "Nothing came back: all 1.0 MiB moved in sizes seen in one direction only.",
+        ),
+        (
+            Relief(2_000, 4_000, 3),
+            "2.0 KiB of the 3.9 KiB offloaded a step were on the host at once (50.0 %): the most "
+            "device memory it can free.",
+        ),
+        (
+            Relief(2_000, 4_000, 4),
+            "2.0 KiB of the 3.9 KiB offloaded a step were on the host at once (50.0 %): the most "
+            "device memory it can free. Left out: 4 B in sizes that moved in one direction only.",
+        ),
         (
             Relief(2, 4),
             "2 B of the 4 B offloaded a step were on the host at once (50.0 %): the most device "

@@ -144,7 +144,28 @@ def test_warnings_come_with_every_verdict_and_are_few() -> None:
         assert result.notes[0].startswith("Warning: rank0.sqlite: Kind 0 x x")
         assert result.notes[0].endswith(" … And 99 more like this one.")
         assert max(map(len, result.notes)) < 320
-        assert result.notes[5].startswith("Warning: 3 more kinds of warning; ")
+        assert result.notes[5].startswith("Warning: 4 more kinds of entry under Health; ")
+
+
+def test_notes_come_after_warnings() -> None:
+    entries = (
+        HealthEntry("diagnostic", "note", "nsys says: Not all.", "100.0 % have a GPU row."),
+        HealthEntry("unnamed", "warning", "9 kernels have no name.", "Capture again."),
+    )
+    result = check(replace(plain(), health=entries), ["both.hidden >= 0"])
+    assert result.notes == (
+        "Warning: 9 kernels have no name.",
+        "Note: nsys says: Not all. 100.0 % have a GPU row.",
+    )
+    many_notes = tuple(HealthEntry(f"n{i}", "note", f"Note {i}.") for i in range(7))
+    result = check(replace(plain(), health=many_notes), ["both.hidden >= 0"])
+    assert result.notes[5].startswith("Note: 2 more kinds of entry under Health; ")
+
+
+def test_times_are_in_the_unit_of_their_name() -> None:
+    (verdict,) = check(plain(), ["both.exposed_ms <= 100"]).verdicts
+    shown = (float(v or 0) for v in (verdict.measured, verdict.limit, verdict.margin))
+    assert tuple(shown) == (193.4, 100, -93.4)
 
 
 def test_what_blocks_is_not_said_twice() -> None:

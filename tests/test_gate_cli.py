@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from junitparser import JUnitXml
 
 from nsysoverlap.cli import main
+from nsysoverlap.cli.formats import formats_of
 from nsysoverlap.judge.history_store import content_hash, record
+from nsysoverlap.run import many
 from nsysoverlap.run.analysis import analyze
 
 from . import gatekit
@@ -297,10 +302,97 @@ def test_verdict_and_exit_code(folder: Path, command: str, code: int) -> None:
     result = run(folder, f"{command} --format json")
     assert result.exit_code == code, result.output
     if code == UNUSABLE:
-        assert result.stdout == ""
+        if result.stdout:
+            # What a CI system reads says so too; nothing of it can look green.
+            found = json.loads(result.stdout)
+            assert found["status"] == "inconclusive"
+            assert result.stderr == f"Error: {found['blockers'][0]}\n"
+            assert {v["status"] for v in found["verdicts"]} <= {"inconclusive"}
         assert len([x for x in result.stderr.splitlines() if x.startswith("Error: ")]) == 1
     else:
         assert json.loads(result.stdout)["status"] == STATUS[code]
+
+
+@pytest.mark.parametrize(
+    ("traces", "code", "reason"),
+    [
+        ("half.sqlite", FAIL, "both.hidden is 50.0 %; the limit is >= 60.0 %."),
+        ("missing.sqlite", UNUSABLE, "missing.sqlite: no such file."),
+        ("broken.sqlite", UNUSABLE, "broken.sqlite: "),
+        ("empty", UNUSABLE, "empty: the folder holds no traces"),
+        ("nothing*.sqlite", UNUSABLE, "nothing*.sqlite: the pattern matches no traces"),
+        ("half.sqlite missing.sqlite", INCONCLUSIVE, "missing.sqlite: no such file."),
+        ("half.sqlite --steps nosuch", UNUSABLE, "half.sqlite: "),
+        ("half.sqlite --baseline missing.json", UNUSABLE, "missing.json: "),
+    ],
+)
+def test_several_formats_are_written_whatever_happens(
+    folder: Path, tmp_path: Path, traces: str, code: int, reason: str
+) -> None:
+    files = {fmt: tmp_path / fmt for fmt in ("junit", "markdown", "json")}
+    formats = " ".join(f"--format {fmt}={path}" for fmt, path in files.items())
+    result = run(folder, f"{traces} --min-hidden 60 {formats}")
+    assert result.exit_code == code
+    text = {fmt: path.read_text() for fmt, path in files.items()}
+    (suite,) = JUnitXml.fromstring(text["junit"].encode())
+    problems = {case.name: [r.message for r in case.result] for case in suite}
+    (message,) = problems["both.hidden >= limit"]
+    assert reason in (message if code in (FAIL, UNUSABLE) else problems["the traces"][0])
+    assert suite.failures + suite.errors == suite.tests - (code == FAIL)
+    assert json.loads(text["json"])["status"] == ("fail" if code == FAIL else "inconclusive")
+    assert text["markdown"].startswith("**Failed: " if code == FAIL else "**Inconclusive: ")
+    assert result.stderr.count("Wrote ") == 3
+    # The text says it on stdout, or the error line does.
+    assert bool(result.stdout) == (code != UNUSABLE)
+    if code == UNUSABLE:
+        assert f"Error: {reason}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--format junit --format json", "--format is given 2 times without a file."),
+        ("--format junit=a --format json=a", "--format junit and --format json name one file."),
+        ("--format junit=a -o a", "--output and --format junit name one file."),
+        ("--format junit=a --write-baseline a", "--format and --write-baseline name one file."),
+        ("--format junit=half.sqlite", "half.sqlite: is an input and would be overwritten."),
+        ("--format junit=", "'junit=' names no file; is a variable not set?"),
+        ("--format junit=-", "'junit=-' names no file; is a variable not set?"),
+        ("--format unit=a", "'unit' is not one of 'text', 'json'"),
+        ("--format junit=nosuch/a", "a: cannot be written (no such folder)."),
+    ],
+)
+def test_formats_that_cannot_be_written_are_refused_early(
+    folder: Path, tmp_path: Path, options: str, reason: str
+) -> None:
+    command = re.sub(r"\b(a|nosuch/a)\b", lambda m: str(tmp_path / m[0]), options)
+    command = command.replace("half.sqlite", str(folder / "half.sqlite"))
+    result = run(folder, f"half.sqlite --min-hidden 5 {command}")
+    assert result.exit_code == UNUSABLE
+    assert reason in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_analysis_serves_all_formats(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    real = many.open_trace
+
+    def opened(path: Path, *more: Any, **named: Any) -> Any:
+        read.append(path)
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(many, "open_trace", opened)
+    formats = " ".join(f"--format {fmt}={tmp_path / fmt}" for fmt in formats_of("gate"))
+    result = run(folder, f"half.sqlite --min-hidden 5 {formats} --format github")
+    assert result.exit_code == PASS
+    assert len(read) == 1
+    assert result.stdout.startswith("::notice title=nsysoverlap gate::Passed")
+    for fmt in formats_of("gate"):
+        alone = run(folder, f"half.sqlite --min-hidden 5 --format {fmt}")
+        assert (tmp_path / fmt).read_text() == alone.stdout, fmt
 
 
 def test_the_table_is_as_long_as_promised_and_has_every_outcome() -> None:

@@ -710,6 +710,26 @@ def test_datasette_opens_it(tmp_path: Path) -> None:
         assert [row["content_hash"] for row in json.loads(shown.stdout)] == ["a"]
 
 
+def test_datasette_says_what_columns_mean_and_answers_the_questions(tmp_path: Path) -> None:
+    pytest.importorskip("datasette")
+    db, described = tmp_path / "runs.db", DOCS.parent / "datasette.json"
+    record(db, REPORT, "a", {"model": "llama"})
+    columns = json.loads(described.read_text())["databases"]["runs"]["tables"]
+    for table, known in columns.items():
+        there = {row[1] for row in rows(db, f"PRAGMA table_info({table})")}
+        assert set(known["columns"]) <= there, table
+
+    def get(path: str) -> str:
+        command = [sys.executable, "-W", "ignore", "-m", "datasette", str(db)]
+        command += ["--metadata", str(described), "--get", path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    page = get("/runs/operations")
+    assert "exposed time of the mean step" in page
+    (answer,) = json.loads(get("/runs/hidden_share.json?_shape=array"))
+    assert answer["percent_hidden"] == round(100 * (REPORT.total("both").hidden_share or 0), 1)
+
+
 def test_a_report_of_nothing_is_a_row_without_values(tmp_path: Path) -> None:
     db = tmp_path / "runs.db"
     record(db, OverlapReport((), (), ()), "a", {})

@@ -75,8 +75,8 @@ def violations(package: Path) -> list[str]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for one in imports(package, path, tree):
             found |= set(_inside(one) if one.inside else _library(one))
-        # A worker of the pool ends itself when its parent is gone.
-        if module not in ("cli", "run"):
+        # A worker of the pool ends itself when its parent is gone, a copy when its work is done.
+        if module not in ("cli", "run") and parts != ["core", "beside"]:
             found |= {f"{module} calls {name}, which only cli may" for name in _outputs(tree)}
     return sorted(found)
 

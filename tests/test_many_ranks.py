@@ -539,7 +539,7 @@ def test_what_is_different_about_the_worst_rank() -> None:
 def test_the_section_shows_spread_and_names_the_worst() -> None:
     table = the_table(report_of_ranks([(90, 100)], [(90, 100)], [(40, 100)]))
     assert [row[0] for row in table.rows] == ["min", "median", "max", "rank 0", "rank 1", "rank 2"]
-    assert [row[2] for row in table.rows[:3]] == ["40.0 %", "90.0 %", "90.0 %"]
+    assert [row[3] for row in table.rows[:3]] == ["40.0 %", "90.0 %", "90.0 %"]
     assert table.note == (
         "Worst: rank 2 with 60 ns exposed. Different from the median of the others: "
         "D2H behind compute 40.0 % against 90.0 %."

@@ -13,8 +13,6 @@ from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_file, analyze_many, find_traces
 from nsysoverlap.run.rank_names import rank_of
-from nsysoverlap.show.blocks import Table
-from nsysoverlap.show.say_ranks import ranks_section
 
 from .tracebuilder import build
 from .traces import h200
@@ -234,16 +232,3 @@ def test_no_readable_trace_at_all_is_an_error(tmp_path: Path) -> None:
     broken.write_text("not a trace")
     with pytest.raises(NsysOverlapError, match=r"rank0\.sqlite"):
         analyze_many([broken, tmp_path / "rank1.sqlite"], Options())
-
-
-def test_an_inconclusive_rank_stays_in_the_table_as_that(tmp_path: Path) -> None:
-    whole, lost = tmp_path / "rank0.sqlite", tmp_path / "rank1.sqlite"
-    shutil.copy(h200("jax_unroll_lhs"), whole)
-    shutil.copy(h200("jax_fsdp2_events_lost"), lost)
-    report, _ = analyze_many([whole, lost], Options())
-    (table,) = ranks_section(report)
-    assert isinstance(table, Table)
-    named = {row[0]: row[1:] for row in table.rows}
-    assert named["rank 0"][0] == "24.2 %"
-    assert set(named["rank 1 (inconclusive)"]) == {"–"}
-    assert table.note == "Worst: rank 0 with 48.1 ms exposed; of the others nothing was measured."

@@ -339,7 +339,8 @@ def test_headline_tells_exposed_time_a_step() -> None:
     )
     pair = replace(samples.stepped(), devices=(one, worse))
     assert headline(pair).endswith(
-        "487.2 ms were exposed, a mean of 73.4 ms a step on the worst device."
+        "487.2 ms were exposed, a mean of 73.4 ms a step on the worst device "
+        "(H200 dev 1, pid 17025)."
     )
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import RuleSet, Window, analyze, read_trace
+from nsysoverlap.cli import main
 from nsysoverlap.cli.columnar import to_csv
 from nsysoverlap.measure import hiders
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.transfer_table import COLUMNS, transfer_rows
 
 from .builder.query import query
+from .gatekit import split_trace
 from .tracebuilder import ALL_REDUCE, CopyKind, TraceBuilder, build, draw
 from .traces import h200, h200_names
 
@@ -73,8 +78,63 @@ def test_a_row_in_full(tmp_path: Path) -> None:
             "comm_ns": 2000,
             "exposed_ns": 1000,
             "top_hiding_kernel": "gemm_fusion_dot_1",
+            "trace": "t.sqlite",
+            "rank": None,
+            "framework": None,
+            "step": None,
+            "operation": "cudaMemcpyAsync",
+            "scope": None,
+            "queued_ns": 0,
+            "blocking_ns": 0,
+            "host_blocking_ns": 0,
+            "waiter": None,
         }
     ]
+
+
+def test_who_issued_a_transfer_how_long_it_queued_and_what_waited() -> None:
+    """Held against the report: the same rows, counted another way."""
+    trace = read_trace(h200("jax_unroll_lhs"))
+    report = analyze(trace)
+    frame = trace.transfers()
+    inside = frame[frame["step"].notna()]
+    assert sorted(inside["step"].unique()) == [0, 1, 2, 3]
+    assert set(frame["framework"]) == {"JAX"}
+    for direction in ("h2d", "d2h"):
+        mine = inside[inside["direction"] == direction]
+        total = report.total(direction)
+        assert len(mine) == total.n
+        # On one device copies of one direction never ran at once here.
+        for column in ("exposed_ns", "blocking_ns", "host_blocking_ns"):
+            assert mine[column].sum() == getattr(total, column)
+    operations = inside.groupby(["operation", "direction"])["exposed_ns"].sum().to_dict()
+    said = {(o.op, o.direction): o.overlap.exposed_ns for o in report.operations}
+    assert operations == said
+    late = frame[frame["blocking_ns"] > 1_000_000]
+    assert len(late) > 4
+    assert late["waiter"].notna().all()
+
+
+def test_the_host_is_named_by_its_call() -> None:
+    frame = read_trace(h200("pytorch/save_on_cpu")).transfers()
+    held = frame[frame["host_blocking_ns"] > 2_000_000]
+    assert set(held["waiter"]) == {"cudaStreamSynchronize"}
+    assert set(frame["framework"]) == {"PyTorch"}
+
+
+def test_queued_is_the_time_that_the_direction_was_busy_with_others(tmp_path: Path) -> None:
+    """Launched at 0: the second D2H waits for the first (2 to 6), and not for the H2D."""
+    builder = TraceBuilder()
+    builder.kernel(0, 1_000, "gemm", stream=7)
+    for i, (start, end, direction) in enumerate(
+        ((1_500, 9_000, "h2d"), (2_000, 6_000, "d2h"), (7_000, 9_000, "d2h"))
+    ):
+        builder.api("cudaMemcpyAsync_v3020", 500 + i, 600 + i, 90 + i, stream=20)
+        builder.copy(start, end, direction, stream=20 + i, correlation=90 + i, api=None)
+    rows = rows_of(builder.write(tmp_path / "t.sqlite", "3.20"))
+    assert [(r["direction"], r["queued_ns"]) for r in rows] == [
+        ("h2d", 0), ("d2h", 0), ("d2h", 4_000)
+    ]  # fmt: skip
 
 
 def test_rows_come_by_start_over_devices_and_streams(tmp_path: Path) -> None:
@@ -409,6 +469,26 @@ def test_runs_hold_a_bounded_number_of_pairs(
     rows_of(path)
     assert sum(sizes) == 50, "every other copy has one kernel beside it"
     assert max(sizes) == 10
+
+
+def test_ranks_of_a_folder_are_listed_one_after_another(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for i, hidden in enumerate((9_000, 5_000)):
+        split_trace(folder / f"rank{i}.sqlite", d2h=(hidden, 10_000))
+    (folder / "rank2.sqlite").write_text("broken")
+    done = CliRunner().invoke(main, ["transfers", str(folder)])
+    assert done.exit_code == 3
+    assert done.stderr.startswith("Skipped: rank2.sqlite: ")
+    found = [
+        (r["trace"], r["rank"], r["exposed_ns"]) for r in csv.DictReader(StringIO(done.stdout))
+    ]
+    assert found == [("rank0.sqlite", "0", "1000"), ("rank1.sqlite", "1", "5000")]
+    alone = CliRunner().invoke(main, ["info", str(folder), "--rank", "1", "--format", "json"])
+    assert json.loads(alone.stdout)["path"] == "rank1.sqlite"
+    none = CliRunner().invoke(main, ["plot", str(folder), "--rank", "7", "-o", "x.png"])
+    assert none.exit_code == 2
+    assert "rank 7 is that of 0 traces" in none.stderr
 
 
 @pytest.mark.parametrize("name", ["=1+2", "+a", "-b", "@c", "=cmd|'/C calc'!A0"])

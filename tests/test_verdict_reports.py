@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from nsysoverlap.cli.formats import formats_of, render
 from nsysoverlap.core.errors import UsageError
 from nsysoverlap.judge.baseline import Baseline
-from nsysoverlap.judge.evaluate import check, judge
+from nsysoverlap.judge.evaluate import check, judge, judge_nothing
 from nsysoverlap.judge.thresholds import build_thresholds
 from nsysoverlap.judge.verdicts import Loss, Status, Verdicts
 
@@ -132,7 +132,7 @@ def test_the_schema_refuses_what_is_no_junit() -> None:
     schema = xmlschema.XMLSchema(str(XSD))
     good = render(failed(), "junit")
     for wrong in (
-        good.replace(' tests="3"', ""),
+        good.replace(' tests="4"', ""),
         good.replace("<failure", "<fail").replace("</failure", "</fail"),
         good.replace(' classname="nsysoverlap.gate"', ""),
     ):
@@ -150,7 +150,7 @@ def test_junit_is_read_by_a_parser(name: str) -> None:
     }
     assert [[type(r) for r in case.result] for case in found] == [
         *(kinds[verdict.status] for verdict in result.verdicts),
-        *([[Error]] if result.blockers else []),
+        [Error] if result.blockers else [],
     ]
 
 
@@ -164,10 +164,55 @@ def test_junit_is_green_only_for_what_passed(name: str) -> None:
 
 def test_junit_says_what_was_measured() -> None:
     (case, *_) = cases(render(failed(), "junit"))
-    assert case.name == "both.hidden >= 60.0 %"
+    assert case.name == "both.hidden >= limit"
     (problem,) = case.result
-    assert problem.message == "both.hidden: is 59.5 %"
+    assert problem.message == "both.hidden is 59.5 %; the limit is >= 60.0 %."
     assert "margin -0.5 points" in (problem.text or "")
+    *_, met, _, traces = cases(render(failed(), "junit"))
+    assert (met.name, met.result, met.system_out) == (
+        *("both.n >= limit", []),
+        "both.n is 256; the limit is >= 1.",
+    )
+    assert (traces.name, traces.result) == ("the traces", [])
+
+
+def test_a_renewed_baseline_is_no_other_test() -> None:
+    """The same questions with other limits, met and not, and without a trace: the same cases."""
+    then = [report_of_steps([(share, 100)] * 5) for share in (94, 60)]
+    thresholds = [
+        build_thresholds({"max_drop": "1", "max_exposed_growth": "5", "require": [a, b]})
+        for a, b in (
+            ("both.hidden >= 90%", "both.hidden >= 10%"),
+            ("both.hidden >= 1%", "both.hidden >= 2%"),
+        )
+    ]
+    results = [
+        judge(report_of_steps([(92, 100)] * 5), asked, Baseline("main.json", report))
+        for asked, report in zip(thresholds, then, strict=True)
+    ]
+    assert [result.status for result in results] == [Status.FAILED, Status.PASSED]
+    names = [[case.name for case in cases(render(result, "junit"))] for result in results]
+    assert (
+        names[0]
+        == names[1]
+        == [
+            "both.hidden >= limit",
+            "both.hidden >= limit (2)",
+            "d2h.hidden against baseline",
+            "both.hidden against baseline",
+            "both.exposed_ms@step-median against baseline",
+            "the traces",
+        ]
+    )
+    absolute = build_thresholds({"max_exposed_ms": "5", "min_hidden": "90"})
+    with_trace = judge(report_of_steps([(92, 100)] * 5), absolute)
+    without = judge_nothing(absolute, "rank0.sqlite: no such file.")
+    for one, other in zip(
+        *(list(cases(render(result, "junit"))) for result in (with_trace, without)), strict=True
+    ):
+        assert one.name == other.name
+        assert [type(r) for r in other.result] == [Error]
+        assert "rank0.sqlite: no such file." in (other.result[0].message or "")
 
 
 # Markdown.
@@ -201,7 +246,8 @@ def test_github_commands_are_one_line_each(name: str) -> None:
     result = SAMPLES[name]()
     lines = render(result, "github").splitlines()
     unmet = [v for v in result.verdicts if v.status is not Status.PASSED]
-    assert len(lines) == 1 + len(unmet) + bool(result.losses)
+    warnings = [note for note in result.notes if note.startswith("Warning: ")]
+    assert len(lines) == 1 + len(unmet) + bool(result.losses) + len(warnings)
     for line in lines:
         assert re.fullmatch(r"::(notice|warning|error) title=[^:,\r\n]+::.+", line)
         assert not re.search(r"%(?!25|0A|0D|3A|2C)", line)
@@ -216,7 +262,7 @@ def test_json_holds_everything(name: str) -> None:
     result = SAMPLES[name]()
     values = json.loads(render(result, "json"))
     assert values["format"] == "nsysoverlap.verdict"
-    assert values["format_version"] == 1
+    assert values["format_version"] == 2
     assert values["status"] == result.status
     assert len(values["verdicts"]) == len(result.verdicts)
     for found, verdict in zip(values["verdicts"], result.verdicts, strict=True):

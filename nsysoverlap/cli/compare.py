@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from .exits import ExitCode, one_line
-from .formats import formats_of, render
-from .given import STEPPING, FilePath, Given, command, format_option
+from .given import STEPPING, FilePath, Given, command
 from .terminal import say
+from .wanted import Wanted, formats_option
 
 if TYPE_CHECKING:
     from ..result.model import OverlapReport
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 )
 @click.argument("a", type=FilePath())
 @click.argument("b", type=FilePath())
-@format_option(*formats_of("compare"))
-def compare(given: Given, a: Path, b: Path, fmt: str) -> None:
+@formats_option("compare")
+def compare(given: Given, a: Path, b: Path, wanted: Wanted) -> None:
     """Compare run B with run A: split, time budget, step time, operations, kernels, findings.
 
     Each of A and B is a trace, a folder of ranks, a JSON report (report --format json) or a
@@ -34,10 +34,10 @@ def compare(given: Given, a: Path, b: Path, fmt: str) -> None:
     from ..judge.comparison import compare as compare_reports
 
     _ = given.options
-    given.check_target([a, b])
+    wanted.check(given, [a, b])
     (report_a, whole_a), (report_b, whole_b) = (_load(side, given) for side in (a, b))
     result = compare_reports(report_a, report_b, _names(a.resolve(), b.resolve()))
-    given.show(render(result, fmt, **given.screen))
+    wanted.write(result, given)
     if not (whole_a and whole_b and report_a.conclusive and report_b.conclusive):
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 

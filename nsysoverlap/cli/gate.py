@@ -12,10 +12,11 @@ import click
 
 from ..core.errors import NsysOverlapError, UsageError
 from .exits import ExitCode, one_line
-from .formats import formats_of, render
+from .formats import render
 from .gate_options import GateCommand, threshold_options
-from .given import STEPPING, FilePath, Given, command, format_option
+from .given import STEPPING, FilePath, Given, command
 from .terminal import say
+from .wanted import Wanted, formats_option
 
 if TYPE_CHECKING:
     from ..judge.evaluate import Reference
@@ -39,13 +40,10 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
     metavar="FILE",
     help="Write what was measured as a baseline, unless the gate does not pass.",
 )
-@format_option(
-    *formats_of("gate"),
-    text="Output format; github prints annotations and adds a job summary.",
-)
+@formats_option("gate", " (annotations, and a job summary)")
 def gate(
     given: Given,
-    fmt: str,
+    wanted: Wanted,
     write_baseline: Path | None,
     history: Path | None,
     last: int | None,
@@ -63,25 +61,45 @@ def gate(
     measuring = replace(given, config=_measuring(given.config))
     _ = measuring.options
     _check_asked(thresholds, history, last, label, write_baseline)
-    paths, output = given.files[0], given.output
-    for target in (output, write_baseline):
-        given.check_target([*paths, *([history] if history else [])], target)
-    if output and write_baseline and os.path.realpath(output) == os.path.realpath(write_baseline):
-        raise UsageError("--output and --write-baseline name one file.", "Give each its own.")
-    reference = _baseline(thresholds)
-    report, errors = measuring.measure()
-    if history is not None:
-        reference = _history(history, report, paths, label, last)
+    _check_targets(given, wanted, history, write_baseline)
+    try:
+        reference = _baseline(thresholds)
+        report, errors = measuring.measure()
+        if history is not None:
+            reference = _history(history, report, given.files[0], label, last)
+    except NsysOverlapError as error:
+        _show_unusable(error, thresholds, wanted, given)
+        raise
     result = judge(report, thresholds, reference, [one_line(error) for error in errors])
     if not _asks(thresholds, reference):
         _only_baseline(report, result, write_baseline)
         return
-    _show(result, fmt, given)
+    _show(result, wanted, given)
     if write_baseline is not None and result.passed:
         _write(write_baseline, report)
     elif write_baseline is not None:
         say(f"Not written: {write_baseline.name}, because the gate did not pass.")
     _exit(result)
+
+
+def _check_targets(
+    given: Given, wanted: Wanted, history: Path | None, write_baseline: Path | None
+) -> None:
+    """Refuse to write over an input, or twice to one file."""
+    try:
+        traces: Sequence[Path] = given.files[0]
+    except NsysOverlapError:
+        # Said once it can be said in the formats that are wanted.
+        traces = given.traces
+    inputs = [*traces, *([history] if history else [])]
+    wanted.check(given, inputs)
+    if write_baseline is None:
+        return
+    given.check_target(inputs, write_baseline)
+    taken = [*([given.output] if given.output else []), *(path for _, path in wanted.files)]
+    if os.path.realpath(write_baseline) in map(os.path.realpath, taken):
+        option = "--output" if write_baseline == given.output else "--format"
+        raise UsageError(f"{option} and --write-baseline name one file.", "Give each its own.")
 
 
 def _thresholds(config: Path | None, limits: dict[str, Any], history: Path | None) -> Thresholds:
@@ -184,10 +202,21 @@ def _write(path: Path, report: OverlapReport) -> None:
     say(f"Wrote {path}")
 
 
-def _show(result: Verdicts, fmt: str, given: Given) -> None:
-    given.show(render(result, fmt, **given.screen))
+def _show_unusable(
+    error: NsysOverlapError, thresholds: Thresholds, wanted: Wanted, given: Given
+) -> None:
+    """What a CI system reads says so too where nothing could be measured; text has the error."""
+    from ..judge.evaluate import judge_nothing
+
+    result = judge_nothing(thresholds, one_line(error))
+    quiet = wanted.main == "text" and given.output is None
+    _show(result, wanted, given, main=not quiet)
+
+
+def _show(result: Verdicts, wanted: Wanted, given: Given, *, main: bool = True) -> None:
+    wanted.write(result, given, main=main)
     summary = os.environ.get(SUMMARY_VARIABLE)
-    if fmt == "github" and summary:
+    if "github" in wanted and summary:
         try:
             with open(summary, "a", encoding="utf-8") as file:
                 file.write(render(result, "markdown") + "\n")

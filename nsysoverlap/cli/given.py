@@ -13,7 +13,6 @@ import click
 from ..core.errors import NsysOverlapError, UsageError
 from ..core.output import check_target
 from ..core.records import dataclass
-from .exits import Failure, one_line
 from .terminal import Plain, emit, progress, say, stdout_color, stdout_width, to_stdout
 
 if TYPE_CHECKING:
@@ -60,6 +59,7 @@ class Given:
     ranks: str | None = None
     jobs: int | None = None
     dask: str | None = None
+    rank: int | None = None
 
     @cached_property
     def step_spec(self) -> StepSpec:
@@ -107,33 +107,36 @@ class Given:
 
     @cached_property
     def path(self) -> Path:
-        """The one trace that the argument names; a folder must hold exactly one."""
+        """The one trace that the argument names; of a folder of several that of `--rank`."""
         from ..run.many import find_traces
+        from ..run.rank_names import ranks_of
 
         found = find_traces(self.traces)
-        if len(found) != 1:
+        if len(found) == 1 and self.rank is None:
+            return found[0]
+        folder, ranks = self.traces[0].resolve().name, ranks_of([str(path) for path in found])
+        if self.rank is None:
             raise UsageError(
-                f"{self.traces[0].resolve().name}: the folder holds {len(found)} traces, and this "
-                "command takes one.",
+                f"{folder}: the folder holds {len(found)} traces, and this command takes one.",
                 f"Name one, such as {found[0].name}.",
             )
-        return found[0]
+        chosen = [path for path, rank in zip(found, ranks, strict=True) if rank == self.rank]
+        if len(chosen) != 1:
+            known = ", ".join(str(rank) for rank in ranks if rank is not None)
+            raise UsageError(
+                f"{folder}: rank {self.rank} is that of {len(chosen)} traces by their names.",
+                f"The names tell these ranks: {known}." if known else "Name the trace itself.",
+            )
+        return chosen[0]
 
     @cached_property
     def files(self) -> tuple[list[Path], list[NsysOverlapError]]:
         """The files that the arguments stand for, and what is wrong with the other arguments."""
-        from ..run.many import distinct, find_traces
+        from ..run.sources import files_of
 
-        found: list[list[Path]] = []
-        errors: list[NsysOverlapError] = []
-        for trace in self.traces:
-            try:
-                found.append(find_traces([trace]))
-            except NsysOverlapError as error:
-                errors.append(error)
-        if not found:
-            raise Failure(one_line(errors[0]))
-        kept, again = distinct(found)
+        kept, again, errors = files_of(self.traces)
+        if not kept:
+            raise errors[0]
         for path in again:
             say(f"Given twice, counted once: {path.name}")
         return kept, errors
@@ -274,6 +277,14 @@ _BUNDLES: Mapping[str, Sequence[click.Parameter]] = {
             metavar="CODE",
             help="Go on in spite of this health code, such as copies-lost, and say so everywhere; "
             "may be given several times. docs/gate.md lists the codes.",
+        )
+    ],
+    "rank": [
+        click.Option(
+            ["--rank"],
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Of a folder of ranks take this one.",
         )
     ],
     "ranks": [

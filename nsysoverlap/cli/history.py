@@ -8,9 +8,9 @@ import click
 
 from ..core.errors import UsageError
 from .exits import ExitCode, one_line
-from .formats import formats_of, render
-from .given import STEPPING, FilePath, Given, command, format_option
+from .given import STEPPING, FilePath, Given, command
 from .terminal import emit_file, say, to_stdout
+from .wanted import Wanted, formats_option
 
 database_option = click.option(
     "--db", type=FilePath(), required=True, metavar="FILE", help="The run history, an SQLite file."
@@ -67,7 +67,7 @@ def record(given: Given, db: Path, label: tuple[str, ...], replace: bool) -> Non
     metavar="FILE",
     help="Draw the trend into FILE, such as trend.png or trend.svg.",
 )
-@format_option(*formats_of("history"))
+@formats_option("history")
 def history(
     given: Given,
     db: Path,
@@ -75,19 +75,19 @@ def history(
     search: str | None,
     last: int | None,
     plot: Path | None,
-    fmt: str,
+    wanted: Wanted,
 ) -> None:
     """Show recorded runs, oldest first, and whether the last one left the spread of the others."""
     from ..judge.history_store import Trend, parse_labels, read_runs
 
-    given.check_target([db])
+    wanted.check(given, [db])
     if plot is not None:
         given.check_target([db], plot)
         if to_stdout(plot):
             raise UsageError("A plot is not written to stdout.", "Give the name of a file.")
     runs = read_runs(db, parse_labels(label), search, say)
     runs = runs[-last:] if last else runs
-    given.show(render(Trend(db.name, tuple(runs)), fmt, **given.screen))
+    wanted.write(Trend(db.name, tuple(runs)), given)
     if plot is not None:
         from ..draw.plot_history import draw_history
 

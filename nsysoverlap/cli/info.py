@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command(
     "0 done, 2 bad usage or unreadable file",
-    "trace",
+    *("trace", "rank"),
 )
 @format_option("text", "json")
 def info(given: Given, fmt: str) -> None:

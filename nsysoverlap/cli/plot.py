@@ -16,7 +16,7 @@ KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
 @command(
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: no GPU activity, or nothing that "
     "whatif can predict",
-    *("trace", *STEPPING, "links"),
+    *("trace", *STEPPING, "links", "rank"),
 )
 @click.option(
     "--kind", type=click.Choice(KINDS), default="timeline", show_default=True,

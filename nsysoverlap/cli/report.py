@@ -8,9 +8,9 @@ import click
 
 from ..core.errors import UsageError
 from .exits import ExitCode, one_line
-from .formats import formats_of, render
-from .given import STEPPING, Given, command, format_option
+from .given import STEPPING, Given, command
 from .terminal import say
+from .wanted import Wanted, formats_option
 
 if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "CUDA graphs recorded as a whole; the report is written all the same",
     *("traces", "output", *STEPPING, "links", "accept", "ranks"),
 )
-@format_option(*formats_of("report"))
+@formats_option("report")
 @click.option(
     "--by",
     type=click.Choice(["op", "stream"]),
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="Which findings to print: the five that cost most, all, none, or one.",
 )
 @click.option("--strict", is_flag=True, help="Fail if any of several traces cannot be read.")
-def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) -> None:
+def report(given: Given, wanted: Wanted, by: str | None, findings: str, strict: bool) -> None:
     """Report how much host transfer time ran behind compute, and how much was exposed.
 
     Each TRACE is an SQLite export, a .nsys-rep report, or a folder of them; several are measured
@@ -46,15 +46,15 @@ def report(given: Given, fmt: str, by: str | None, findings: str, strict: bool) 
 
     _ = given.options
     view = View(_known_finding(findings), by)
-    given.check_target(given.files[0])
-    timeline = _timeline() if fmt == "html" else None
+    wanted.check(given, given.files[0])
+    timeline = _timeline() if "html" in wanted else None
     result, errors = given.measure(timeline)
     for error in errors:
         say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
     if errors and strict:
         raise click.exceptions.Exit(ExitCode.UNUSABLE)
     drawn = _drawn(timeline, result) if timeline else None
-    given.show(render(result, fmt, **given.screen, view=view, timeline=drawn))
+    wanted.write(result, given, view=view, timeline=drawn)
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 

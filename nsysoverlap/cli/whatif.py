@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from .exits import ExitCode
-from .formats import formats_of, render
-from .given import Given, command, format_option
+from .given import Given, command
 from .terminal import progress
+from .wanted import Wanted, formats_option
 
 _CHANGES: tuple[tuple[str, Any, str, str], ...] = (
     ("--link", str, "RATE", "Host link in both directions, as 2x or 200GB/s."),
@@ -41,12 +41,12 @@ def _change_options(function: Callable[..., None]) -> Callable[..., None]:
     "the reason are written all the same",
     *("trace", "output", "steps", "config", "kernels"),
 )
-@format_option(*formats_of("whatif"))
+@formats_option("whatif")
 @_change_options
 @click.option(
     "--sweep", metavar="link=FROM:TO", help="A curve over the link rate, such as link=0.25:16."
 )
-def whatif(given: Given, fmt: str, sweep: str | None, **changes: tuple[Any, ...]) -> None:
+def whatif(given: Given, wanted: Wanted, sweep: str | None, **changes: tuple[Any, ...]) -> None:
     """Say how long a step would take if something were different.
 
     The steady steps of the trace are replayed on a model of GPU and host. All changes are made
@@ -60,9 +60,9 @@ def whatif(given: Given, fmt: str, sweep: str | None, **changes: tuple[Any, ...]
     named = {name.removeprefix("change_"): values for name, values in changes.items()}
     question = Question(n_bytes=named.pop("bytes"), **named)
     options, path = given.options, given.path
-    given.check_target([path])
+    wanted.check(given, [path])
     with progress(f"Replaying {path.name}"):
         result = ask(open_trace(path, options), options, question, sweep)
-    given.show(render(result, fmt, **given.screen))
+    wanted.write(result, given)
     if result.withheld is not None:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

@@ -109,6 +109,16 @@ def parse_percent(text: str, what: str, most: int | None = 100) -> Fraction:
     return percent / 100
 
 
+def as_named(value: Fraction | None, unit: Unit) -> Fraction | None:
+    """A value in base units as the unit is called: nanoseconds as ms, all others as they are."""
+    return value if value is None or unit is not Unit.TIME else value / _SUFFIXES[unit][""]
+
+
+def as_base(value: Fraction | None, unit: Unit) -> Fraction | None:
+    """Back from `as_named`, exactly; None stays None."""
+    return value if value is None or unit is not Unit.TIME else value * _SUFFIXES[unit][""]
+
+
 def format_value(value: Fraction | None, unit: Unit, digits: int | None = None) -> str:
     """A value for people: `59.5 %`, `193.4 ms`, `8.00 GiB`, `128`, `55.3 GB/s`; a dash for None.
 

@@ -82,6 +82,8 @@ _INTRODUCTION = """# Findings
 
 <!-- Generated from the docstrings in nsysoverlap/findings; run `make docs` after changing them. -->
 
+New here? [Read your first report](first-report.md) goes through one, with its picture.
+
 `nsysoverlap report` says what it found to be wrong, worst first. Each finding has a code, a
 severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to
 three example rows (the text report prints one), the cost, and the remedy with the exact flag or

@@ -10,11 +10,11 @@ from ..core.arrays import BoolArray
 from ..core.formatting import format_ns, short_kernel
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
+from ..result.numbers import OFFLOAD_BYTES
 from ..roles.rules import Role
 from .context import Context, Finder, Found
 from .engines import queued_since
 from .facts import (
-    OFFLOAD_BYTES,
     copies,
     named,
     ops_detail,

@@ -20,8 +20,6 @@ from .remedies import xla_flags
 
 MOST_ROWS = 1_000
 """Of so many rows the operations are looked up, however many a finding is about."""
-OFFLOAD_BYTES = 1_000_000
-"""A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
 SMALL_BYTES = 64 * 1024
 """Copies up to this size take about as long as the smallest one, from whatever memory."""
 _ATTENTION = re.compile(r"flash|fmha|sdpa|attention|(?<![a-z])attn", re.IGNORECASE)

@@ -10,10 +10,11 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns, format_share
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
+from ..result.numbers import OFFLOAD_BYTES
 from ..roles.rules import Role
 from ..trace.schema import ALLOCATE_API
 from .context import Context, Finder, Found
-from .facts import OFFLOAD_BYTES, a_step
+from .facts import a_step
 
 IDLE_NS = 1_000_000
 """Shorter stretches without any GPU work are launch latency."""

@@ -9,9 +9,10 @@ import numpy as np
 from ..core.formatting import format_bytes, format_ns, number_of
 from ..measure.relief import Stays, relief_curve, stays
 from ..result.model import Evidence, Memory, Relief, format_share
+from ..result.numbers import OFFLOAD_BYTES
 from ..steps.labels import parse_label
 from .context import NOTE, WARNING, Context, Cost, Finder, Found, Rows
-from .facts import MOST_ROWS, OFFLOAD_BYTES, a_step, named, size_text, waits_on_host, xla_flag
+from .facts import MOST_ROWS, a_step, named, size_text, waits_on_host, xla_flag
 
 LOW_RELIEF = 0.5
 """Share of the offloaded bytes that were ever away at once, below which offloading misses its aim.

@@ -9,9 +9,10 @@ import numpy as np
 from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_bytes, format_ns
 from ..core.records import dataclass
+from ..result.numbers import OFFLOAD_BYTES
 from ..roles.rules import Role
 from .context import Context, Finder, Found
-from .facts import OFFLOAD_BYTES, copies, only_infers, size_text
+from .facts import copies, only_infers, size_text
 
 GROWTH = 0.02
 """What grows by no more each time is the same data with a little that is new."""

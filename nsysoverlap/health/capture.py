@@ -200,8 +200,8 @@ def _held_against(case: Case, text: str) -> str:
     if not (_NOT_STARTED.search(text) and case.has_rows):
         return ""
     n = len({pid for device in case.classified.trace.devices for pid in device.global_pids})
-    recorded = number_of(n, "process is", "processes are")
-    return f"GPU work of {recorded} recorded, so this is of another one, such as a launcher."
+    processes = number_of(n, "process", "processes")
+    return f"GPU work of {processes} is recorded, so this is of another one, such as a launcher."
 
 
 def _launches_with_rows(case: Case) -> str:

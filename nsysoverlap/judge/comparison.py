@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ..core.late import late
-from ..core.limits import Unit
+from ..core.limits import Unit, as_named
 from ..core.records import dataclass
 from ..result.metrics import METRICS, Scope
 from ..result.model import DIRECTIONS, Finding, OperationReport, OverlapReport
@@ -21,7 +21,7 @@ _SLOWER = 0.02
 
 @dataclass(frozen=True)
 class Change:
-    """A metric on both sides, base units; None where a side has no value."""
+    """A metric on both sides, in the unit of its name (ms, not ns); None where there is none."""
 
     name: str
     unit: Unit
@@ -128,7 +128,7 @@ def _change(a: OverlapReport, b: OverlapReport, name: str, scope: Scope) -> Chan
     metric = METRICS[name]
     least = metric.more_is_better is not False
     values = [measure(report, metric, scope, least=least).value for report in (a, b)]
-    return Change(name, metric.unit, *values)
+    return Change(name, metric.unit, *(as_named(v, metric.unit) for v in values))
 
 
 def _cautions(a: OverlapReport, b: OverlapReport) -> tuple[str, ...]:

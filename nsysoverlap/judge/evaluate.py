@@ -19,7 +19,7 @@ from .baseline import DEFAULT_MAX_DROP
 from .bootstrap import MIN_STEPS, Drop, Sample, measure_drop, steps_sample
 from .gain_limit import judge_gain
 from .thresholds import OPERATORS, Requirement, Thresholds, parse_requirement
-from .verdicts import Loss, Spread, Status, Verdict, Verdicts
+from .verdicts import NOTE, WARNING, Loss, Spread, Status, Verdict, Verdicts
 
 MAX_LOSSES = 3
 MAX_NOTES = 5
@@ -80,6 +80,7 @@ def judge(
         verdicts.append(judge_gain(report, *thresholds.max_gain))
     if reference is not None:
         verdicts += _relative(report, thresholds, reference)
+    verdicts = [verdict.in_unit() for verdict in verdicts]
     if blockers:
         verdicts = [replace(v, status=Status.INCONCLUSIVE) for v in verdicts]
     elif not verdicts:
@@ -87,7 +88,7 @@ def judge(
     result = Verdicts(
         verdicts=tuple(verdicts),
         traces=tuple(trace.path for trace in report.traces),
-        basis=basis_line(report),
+        basis=basis_line(report) if report.traces else "",
         baseline=reference.name if reference else None,
         blockers=blockers,
         notes=(*_untold(reference), *_notes(report)),
@@ -98,6 +99,12 @@ def judge(
     return replace(result, losses=biggest_losses(report.operations, reference.operations))
 
 
+def judge_nothing(thresholds: Thresholds, reason: str) -> Verdicts:
+    """Every limit inconclusive, where no trace could be measured for this reason."""
+    result = judge(OverlapReport.merge([]), thresholds, unreadable=[reason])
+    return replace(result, verdicts=tuple(replace(v, reason=reason) for v in result.verdicts))
+
+
 def _blockers(report: OverlapReport, unreadable: Sequence[str], compared: bool) -> tuple[str, ...]:
     errors = [entry for entry in report.health if blocks(entry, compared)]
     several = len(report.traces) > 1
@@ -106,7 +113,7 @@ def _blockers(report: OverlapReport, unreadable: Sequence[str], compared: bool) 
         + (f"{e.message.rstrip('.')}. {e.hint}" if e.hint else e.message)
         for e in errors
     ]
-    if not report.devices and not reasons:
+    if not report.devices and not (reasons or unreadable):
         reasons = ["No GPU activity was recorded."]
     return (*unreadable, *reasons)
 
@@ -116,22 +123,24 @@ def _untold(reference: Reference | None) -> list[str]:
     if reference is None or not missing:
         return []
     return [
-        f"Warning: {reference.name} does not tell its {', '.join(missing)}: renew it, so that a "
+        f"{WARNING}{reference.name} does not tell its {', '.join(missing)}: renew it, so that a "
         "run measured otherwise is not compared with it."
     ]
 
 
 def _notes(report: OverlapReport) -> tuple[str, ...]:
-    """Warnings that stop no gate, a line for each kind: what is measured may be off by them."""
+    """Warnings and notes that stop no gate, a line for each kind: what is worth knowing."""
     kinds: dict[str, list[HealthEntry]] = {}
     for entry in report.health:
-        if entry.severity == "warning" and not blocks(entry):
+        if not blocks(entry):
             kinds.setdefault(entry.code, []).append(entry)
     # What was accepted comes first, and is never left out.
-    groups = sorted(kinds.values(), key=lambda entries: not entries[0].accepted)
+    groups = sorted(kinds.values(), key=lambda e: (not e[0].accepted, e[0].severity == "note"))
     lines = [_note(entries, len(report.traces) > 1) for entries in groups]
     if len(lines) > MAX_NOTES:
-        rest = f"Warning: {len(lines) - MAX_NOTES} more kinds of warning; `nsysoverlap report`"
+        left = groups[MAX_NOTES:]
+        word = NOTE if all(entries[0].severity == "note" for entries in left) else WARNING
+        rest = f"{word}{len(left)} more kinds of entry under Health; `nsysoverlap report`"
         lines[MAX_NOTES:] = [f"{rest} shows them all."]
     return tuple(lines)
 
@@ -140,15 +149,18 @@ def _note(entries: Sequence[HealthEntry], several: bool) -> str:
     first = entries[0]
     where = f"{first.trace}: " if several and first.trace else ""
     more = f" And {len(entries) - 1:,} more like this one." if len(entries) > 1 else ""
-    message = shorten(first.message, _NOTE_LENGTH, placeholder=" …")
-    return f"Warning: {where}{message}{more}"
+    note = first.severity == "note"
+    text = f"{first.message} {first.hint}".rstrip() if note else first.message
+    message = shorten(text, _NOTE_LENGTH, placeholder=" …")
+    return f"{NOTE if note else WARNING}{where}{message}{more}"
 
 
 def _absolute(report: OverlapReport, requirement: Requirement) -> Verdict:
     metric, op = requirement.metric, requirement.op
     scope = requirement.scope
     if scope is None:
-        scope = Scope.STEP_MEDIAN if has_steps(report) else Scope.WORST_DEVICE
+        unknown = not report.devices
+        scope = Scope.STEP_MEDIAN if has_steps(report) or unknown else Scope.WORST_DEVICE
     found = measure(report, metric, scope, least=op.startswith(">"))
     verdict = Verdict(
         metric, scope, op, requirement.limit, found.value, Status.INCONCLUSIVE,
@@ -208,7 +220,7 @@ def _drop(
     verdict = Verdict(
         metric, Scope.TOTAL, ">=", None, now.value, Status.INCONCLUSIVE, source,
         now.where, _reason(now, then, reference), then.value,
-        baseline_spread=reference.spread(metric, Scope.TOTAL),
+        baseline_spread=reference.spread(metric, Scope.TOTAL), compared=True,
     )  # fmt: skip
     if then.value is None:
         return verdict
@@ -294,7 +306,7 @@ def _growth(report: OverlapReport, allowed: Fraction, reference: Reference) -> V
     verdict = Verdict(
         metric, scope, "<=", limit, now.value, Status.INCONCLUSIVE, source,
         now.where, _reason(now, then, reference), then.value,
-        baseline_spread=reference.spread(metric, scope),
+        baseline_spread=reference.spread(metric, scope), compared=True,
     )  # fmt: skip
     if now.value is None or limit is None:
         return verdict

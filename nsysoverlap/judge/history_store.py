@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, UsageError
+from ..core.late import late
 from ..core.records import dataclass
 from ..result.model import OperationReport, OverlapReport
 from .history_database import HINT, Told, open_database, say_nothing
@@ -52,6 +53,9 @@ class Trend:
 
     name: str
     runs: tuple[Run, ...]
+
+    def _repr_html_(self) -> str:
+        return str(late("result_html")(self))
 
 
 def parse_labels(texts: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.limits import Unit
 from ..result.columns import Column, Place, Row, at, lifted
-from ..result.metrics import METRICS, Scope
+from ..result.metrics import METRICS, SCOPES, Scope
 from ..result.model import DIRECTIONS, DeviceReport, OperationReport, Overlap, OverlapReport
 from ..result.quantities import BUDGET, RELIEF
 from ..result.scopes import measure
@@ -103,6 +103,23 @@ _COLUMNS: dict[str, dict[str, type]] = {
     "operations": {"id": int, "run_id": int, **_types(_OPERATION)},
     "findings": {"id": int, "run_id": int, **_types(_FINDING)},
 }
+
+
+def meanings() -> dict[str, dict[str, str]]:
+    """What each measured column means, by table and column."""
+    runs = {
+        column: f"{METRICS[metric].meaning}, over {SCOPES[scope]}"
+        for column, (metric, scope) in RUN_VALUES.items()
+    }
+    tables: dict[str, tuple[Column[Any], ...]] = {
+        "devices": _DEVICE,
+        "steps": _STEP,
+        "operations": _OPERATION,
+        "findings": _FINDING,
+    }
+    return {"runs": runs} | {
+        name: {c.name: c.meaning for c in columns if c.meaning} for name, columns in tables.items()
+    }
 
 
 def create_tables(db: Database) -> None:

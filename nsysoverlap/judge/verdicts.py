@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 
 from ..core.formatting import number_of
 from ..core.late import late
+from ..core.limits import Unit, as_named
 from ..core.records import dataclass
 from ..result.metrics import Metric, Scope
+
+WARNING, NOTE = "Warning: ", "Note: "
+"""What the notes of a gate begin with."""
 
 
 class Status(StrEnum):
@@ -21,7 +26,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Spread:
-    """A confidence interval of a share, from n steps or runs; `low` and `high` are floats 0..1."""
+    """An interval of a value, in the metric's unit (a share 0..1), from n steps or runs."""
 
     low: float
     high: float
@@ -30,11 +35,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One limit against one measurement, in base units (shares 0..1, ns, bytes).
+    """One limit against one measurement, in the unit of the metric: shares 0..1, ms, bytes, GB/s.
 
     `source` is how the user asked for it, `where` the part the value is of, `reason` why the
     verdict is what it is where numbers alone do not say so. `baseline` is what a relative limit
-    was derived from.
+    was derived from, `compared` whether the limit is such a one.
     """
 
     metric: Metric
@@ -49,6 +54,7 @@ class Verdict:
     baseline: Fraction | None = None
     spread: Spread | None = None
     baseline_spread: Spread | None = None
+    compared: bool = False
 
     @property
     def name(self) -> str:
@@ -64,6 +70,23 @@ class Verdict:
             return None
         room = self.measured - self.limit
         return room if self.op.startswith(">") else -room
+
+    def in_unit(self) -> Verdict:
+        """A verdict found in base units (ns) in the unit that the metric's name says (ms)."""
+        unit = self.metric.unit
+        if unit is not Unit.TIME:
+            return self
+        ends = self.baseline_spread
+        if ends is not None:
+            low, high = (as_named(Fraction(end), unit) or 0 for end in (ends.low, ends.high))
+            ends = Spread(float(low), float(high), ends.n)
+        return replace(
+            self,
+            limit=as_named(self.limit, unit),
+            measured=as_named(self.measured, unit),
+            baseline=as_named(self.baseline, unit),
+            baseline_spread=ends,
+        )
 
 
 @dataclass(frozen=True)

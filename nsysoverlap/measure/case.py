@@ -66,6 +66,10 @@ class DeviceCase:
         """Exposed pieces of `rows`, with what followed and whether it waited."""
         return exposed_pieces(self.classified, self.launches, self.device.index, self.lanes)
 
+    def keep(self, pieces: Pieces) -> None:
+        """Have `pieces` be those that another process found."""
+        self.__dict__["pieces"] = pieces
+
     def split(self, direction: str) -> Split:
         """The split of one direction: h2d, d2h, both, unified_h2d, unified_d2h.
 

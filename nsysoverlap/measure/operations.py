@@ -83,7 +83,7 @@ def transfer_labels(case: DeviceCase) -> TransferLabels:
             label = parse_label(host.texts[text_code])
             label = replace(label, op=without_counters(label.op))
         else:
-            label = Label(_VERSION.sub("", host.api_names[api_code]) if api_code >= 0 else UNKNOWN)
+            label = Label(api_name(host.api_names[api_code]) if api_code >= 0 else UNKNOWN)
         key = (label.op, GRAPH_LABEL if one % 2 else label.name)
         of_found.append(codes.setdefault(key, len(codes)))
     code = np.array(of_found, np.int64)[row.reshape(-1)]
@@ -95,6 +95,11 @@ def transfer_labels(case: DeviceCase) -> TransferLabels:
     if names:
         code = np.where(tensor >= 0, np.array(found_codes, np.int64)[tensor], code)
     return TransferLabels(tuple(codes), code, text >= 0)
+
+
+def api_name(name: str) -> str:
+    """A CUDA API call without the version that nsys appends, as in `cudaMemcpyAsync_v3020`."""
+    return _VERSION.sub("", name)
 
 
 def _says_step(text: str) -> bool:

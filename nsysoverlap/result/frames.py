@@ -16,7 +16,7 @@ from ..core.records import dataclass
 from ..trace.contents import Copies, Kernels, Trace
 from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from .columns import Column, Place, at, lifted
-from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport
+from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport, TableName
 from .quantities import MEMORY, OVERLAP, RELIEF
 from .tables import DEVICE, FINDING, HEALTH, KERNEL, OPERATION, STEP, STREAM, own, words
 
@@ -180,7 +180,7 @@ FRAMES: Mapping[str, Frame] = {
 }  # fmt: skip
 
 
-def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:
+def report_frame(report: OverlapReport, table: TableName = "devices") -> pd.DataFrame:
     """One table of a report as a DataFrame.
 
     The tables and their columns are those of `FRAMES`, which docs/dataframes.md lists: integers
@@ -203,6 +203,18 @@ def report_frame(report: OverlapReport, table: str = "devices") -> pd.DataFrame:
             for column in at(frame.columns, Place.FRAME)
         }
     )
+
+
+def typed_frame(columns: Mapping[str, list[Any]], types: Mapping[str, Any]) -> pd.DataFrame:
+    """Lists by name as a DataFrame: Int64, Float64, boolean or string by the type of each."""
+    import pandas as pd
+
+    known: dict[Any, Any] = {int: "Int64", float: "Float64", bool: "boolean"}
+    made = {
+        name: pd.array(values, dtype=known.get(types[name], pd.StringDtype("python")))
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(made)
 
 
 def _plain(value: Any) -> Any:

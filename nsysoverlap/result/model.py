@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from ..core.formatting import device_label, number_of
 from ..core.json_model import Count, Document, GbPerS, Later, OneOf, Share, Span, plain
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 FORMAT = "nsysoverlap.report"
 FORMAT_VERSION = 1
 
+TableName = Literal["devices", "steps", "streams", "operations", "kernels", "findings", "health"]
+"""The tables of `OverlapReport.to_frame`."""
 DIRECTIONS = ("h2d", "d2h", "both")
 UNIFIED_DIRECTIONS = ("unified_h2d", "unified_d2h")
 
@@ -309,7 +311,7 @@ class OverlapReport(Document):
             raise ValueError(f"totals.{wrong} is not the sum of the devices")
         return report
 
-    def to_frame(self, table: str = "devices") -> pd.DataFrame:
+    def to_frame(self, table: TableName = "devices") -> pd.DataFrame:
         """One of the tables of docs/dataframes.md as a DataFrame, which lists their columns."""
         frame: pd.DataFrame = late("report_frame")(self, table)
         return frame

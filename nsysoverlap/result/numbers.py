@@ -15,6 +15,7 @@ from ..core.records import dataclass
 
 __all__ = [
     "BUDGET_ROLES",
+    "OFFLOAD_BYTES",
     "WAITS",
     "Memory",
     "Overlap",
@@ -27,6 +28,10 @@ __all__ = [
 
 WAITS = ("blocking_ns", "host_blocking_ns", "unawaited_ns")
 """The fields of an `Overlap` that say who waited."""
+
+
+OFFLOAD_BYTES = 1_000_000
+"""A transfer of at least this size can be offloaded data; a loss or a counter is smaller."""
 
 
 def share(part: int, whole: int) -> float | None:

@@ -61,11 +61,14 @@ def _answer(report: OverlapReport) -> str:
 def _a_step(report: OverlapReport) -> str:
     """How much that is a step; of several devices on the one that holds the others up most."""
     exposed = METRICS["both.exposed_ms"]
-    a_step = measure(report, exposed, Scope.STEP_MEAN, least=False).value
-    if not a_step:
+    found = measure(report, exposed, Scope.STEP_MEAN, least=False)
+    if not found.value:
         return ""
-    where = " on the worst device" if len(report.devices) > 1 else ""
-    return f", a mean of {format_ns(round(a_step))} a step{where}"
+    where = ""
+    if len(report.devices) > 1:
+        # `4 steps of rank 3: H200 dev 0` says which.
+        where = f" on the worst device ({found.where.partition(' of ')[2]})"
+    return f", a mean of {format_ns(round(found.value))} a step{where}"
 
 
 def _instead(report: OverlapReport) -> str:

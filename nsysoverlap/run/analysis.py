@@ -17,6 +17,7 @@ from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
 from ..measure.operations import measure_operations, transfer_labels
+from ..measure.waiting import Pieces
 from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
 from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
@@ -57,7 +58,7 @@ def analyze(
     rules: RuleSet | None = None,
     links: LinkOverride | None = None,
 ) -> OverlapReport:
-    """Measure one trace, given as a `Trace` or as the path of an SQLite export.
+    """Measure one trace, as `nsysoverlap.analyze` does of what else it takes.
 
     `steps` is auto, none, guess or a regular expression for the NVTX text that marks a step; the
     first `skip_steps` are left out. `window`, `(start_ns, end_ns)` with None for an open side,
@@ -66,7 +67,7 @@ def analyze(
     steps or a window that the trace does not have.
     """
     options = Options(
-        _as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
+        as_window(window), rules or RuleSet(), links, steps=StepSpec(steps, skip_steps)
     )
     if not isinstance(trace, Trace):
         trace = read_trace(trace)
@@ -83,7 +84,8 @@ class TraceCases:
     cases: tuple[DeviceCase, ...]
 
 
-def _as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+def as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
+    """A window as Python users give it."""
     if window is None:
         return Window()
     return window if isinstance(window, Window) else Window(*window)
@@ -168,7 +170,18 @@ def errors_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
 def _measure_devices(
     cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
 ) -> tuple[DeviceReport, ...]:
-    return tuple(each(lambda case: measure_device(case, links), cases, threads))
+    """The numbers of each device; what takes long to find out on the way stays with its case."""
+
+    def work(case: DeviceCase) -> tuple[DeviceReport, Pieces]:
+        return measure_device(case, links), case.pieces
+
+    for case in cases[:1] if threads > 1 else ():
+        # Now, or each process would find all of them.
+        _ = case.launches.stalls
+    measured = each(work, cases, threads)
+    for case, (_, pieces) in zip(cases, measured, strict=True):
+        case.keep(pieces)
+    return tuple(report for report, _ in measured)
 
 
 def _check_window(trace: Trace, options: Options) -> None:

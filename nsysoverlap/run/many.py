@@ -23,7 +23,7 @@ from ..trace.load import read_trace
 from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
 from .analysis import Options, TraceCases, analyze_trace
 from .outcomes import Kept, Outcome, Work
-from .rank_names import check_distinct, rank_in, rank_of, ranks_by_difference
+from .rank_names import check_distinct, own_rank, rank_of, ranks_by_difference
 
 EXPORT_SUFFIXES = (".sqlite", ".sqlite3")
 READER_THREADS = 2
@@ -138,6 +138,11 @@ def open_trace(path: Path, options: Options, threads: int = READER_THREADS) -> T
     return read_trace(path, threads=threads)
 
 
+def named(trace: Trace, name: str) -> Trace:
+    """The trace under the name that a report of several gives it."""
+    return replace(trace, info=replace(trace.info, file_name=name))
+
+
 def analyze_file(
     path: Path,
     options: Options,
@@ -152,11 +157,9 @@ def analyze_file(
     if os.path.isfile(path) and os.stat(path).st_size < WORTH_THREADS:
         threads = 1
     trace = open_trace(path, options, threads)
-    trace = replace(trace, info=replace(trace.info, file_name=name or path.name))
+    trace = named(trace, name or path.name)
     report = analyze_trace(trace, options, on_cases, threads)
-    rank = rank_of(trace.info.file_name)
-    if rank is None:
-        rank = rank_in(trace.info.capture)
+    rank = own_rank(trace.info.file_name, trace.info.capture)
     return replace(report, traces=tuple(replace(trace, rank=rank) for trace in report.traces))
 
 
@@ -198,7 +201,7 @@ def analyze_many(
     `on_kept` sees, in order, what `keep`, a function of a module, made of each trace.
     Raises the error itself where no trace can be read, and `TraceFileError` for two of one rank.
     """
-    names = _names(paths)
+    names = names_of(paths)
     check_distinct([(name, rank_of(name)) for name in names])
     outcomes: dict[int, Outcome] = {}
     work: Work = try_file if keep is None else partial(try_file, keep=keep)
@@ -224,7 +227,7 @@ def analyze_many(
     return _with_ranks(OverlapReport.merge(reports)), errors
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def names_of(paths: Sequence[Path]) -> list[str]:
     """What the report calls each trace: rank0/trace.sqlite and rank1/trace.sqlite stay apart."""
     n = Counter(path.name for path in paths)
     return [str(Path(p.parent.name, p.name)) if n[p.name] > 1 else p.name for p in paths]

@@ -32,6 +32,21 @@ def rank_in(capture: Mapping[str, str]) -> int | None:
     return next((int(value) for value in values if _NUMBER.fullmatch(value)), None)
 
 
+def own_rank(file_name: str, capture: Mapping[str, str]) -> int | None:
+    """Rank that a trace's own name tells, or else its environment."""
+    rank = rank_of(file_name)
+    return rank_in(capture) if rank is None else rank
+
+
+def ranks_of(file_names: Sequence[str]) -> list[int | None]:
+    """The rank of each file as its name tells it, by itself or beside the others."""
+    ranks = [rank_of(name) for name in file_names]
+    if any(rank is not None for rank in ranks):
+        return ranks
+    different = ranks_by_difference(file_names)
+    return [different.get(name) for name in file_names]
+
+
 def ranks_by_difference(file_names: Sequence[str]) -> dict[str, int]:
     """Ranks of files named alike but for one number, as `nsys -o run.%q{SLURM_PROCID}` makes them.
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from ..core.arrays import Int64Array
-from ..core.json_model import Count, End, OneOf
+from ..core.json_model import Count, End, Later, OneOf, keys_of, plain_type
 from ..core.records import dataclass
+from ..core.window import Window
+from ..measure.case import DeviceCase
 from ..measure.hiders import top_hiding_kernel
-from ..measure.lanes import Transfers, device_lanes
-from ..roles.rules import Classified, Role, classify
+from ..measure.issued import issued
+from ..measure.lanes import Transfers
+from ..result.frames import typed_frame
+from ..roles.frameworks import UNKNOWN, detect
+from ..roles.rules import Role
+from ..steps.plan import StepSpec
 from ..trace.contents import Trace, short_name
 from ..trace.cupti import MEMORY_KINDS, MemoryKind
-from .analysis import Options
+from .analysis import Options, trace_cases
+from .rank_names import own_rank, ranks_by_difference
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DIRECTION_NAMES = {
     Role.H2D: "h2d",
@@ -30,7 +41,10 @@ class TransferRow:
     """One transfer, whole: copies at the same time are each split for themselves.
 
     `bytes` is None for transfer kernels, `bytes_estimated` for copies; `graph_node_id` is None
-    outside graphs, `device` counts as in the report.
+    outside graphs, `device` counts as in the report. `step` is the one that it starts in,
+    `operation` and `scope` what issued it. `queued_ns` is how long its direction was busy with
+    others between its launch and its start; of the exposed time compute waited in `blocking_ns`,
+    the host in `host_blocking_ns` (None where unknown), and `waiter` is the kernel or the call.
     """
 
     start_ns: int
@@ -53,6 +67,16 @@ class TransferRow:
     comm_ns: Count
     exposed_ns: Count
     top_hiding_kernel: str | None
+    trace: Later[str] = ""
+    rank: Later[int | None] = None
+    framework: Later[str | None] = None
+    step: Later[int | None] = None
+    operation: Later[str | None] = None
+    scope: Later[str | None] = None
+    queued_ns: Later[Count | None] = None
+    blocking_ns: Later[Count | None] = None
+    host_blocking_ns: Later[Count | None] = None
+    waiter: Later[str | None] = None
 
 
 COLUMNS = tuple(field.name for field in fields(TransferRow))
@@ -64,8 +88,19 @@ def transfer_rows(trace: Trace, options: Options | None = None) -> dict[str, lis
     Where copies run at the same time the columns sum to more than the report's wall time.
     """
     options = options or Options()
-    classified = classify(trace, options.rules)
-    blocks = [_device_rows(classified, device.index, options) for device in trace.devices]
+    within = replace(options, window=_within(trace, options.window))
+    found = trace_cases(trace, within)
+    program = detect(trace)[0]
+    framework = None if program is UNKNOWN else program.name
+    rank = own_rank(trace.info.file_name, trace.info.capture)
+    blocks = []
+    for case in found.cases:
+        rows = case.lanes.transfers
+        low, high = options.window.low, options.window.high
+        picked = np.flatnonzero((rows.start_ns >= low) & (rows.start_ns < high))
+        block = _device_rows(case, rows.select(picked)) | issued(case, picked)
+        same = {"trace": trace.info.file_name, "rank": rank, "framework": framework}
+        blocks.append(block | {name: [value] * len(picked) for name, value in same.items()})
     columns = {name: [value for block in blocks for value in block[name]] for name in COLUMNS}
     order = sorted(
         range(len(columns["start_ns"])),
@@ -74,13 +109,33 @@ def transfer_rows(trace: Trace, options: Options | None = None) -> dict[str, lis
     return {name: [values[i] for i in order] for name, values in columns.items()}
 
 
-def _device_rows(classified: Classified, device: int, options: Options) -> dict[str, list[Any]]:
+def transfers_frame(trace: Trace, steps: str = "auto") -> pd.DataFrame:
+    """The rows of `transfer_rows` as a DataFrame: Int64, Float64, boolean and string columns."""
+    columns = transfer_rows(trace, Options(steps=StepSpec(steps)))
+    return typed_frame(columns, {key.name: plain_type(key.hint) for key in keys_of(TransferRow)})
+
+
+def joined(parts: Sequence[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
+    """The rows of several traces, one trace after the other, with their ranks where names differ
+    in one number and nothing else tells them.
+    """
+    columns = {name: [value for part in parts for value in part[name]] for name in COLUMNS}
+    if all(rank is None for rank in columns["rank"]):
+        ranks = ranks_by_difference(list(dict.fromkeys(columns["trace"])))
+        columns["rank"] = [ranks.get(name) for name in columns["trace"]]
+    return columns
+
+
+def _within(trace: Trace, window: Window) -> Window:
+    """A window in which nothing ran is no error here, for nothing is what there is to list."""
+    extent = trace.extent_ns
+    inside = extent is None or (window.low < extent[1] and window.high > extent[0])
+    return window if inside else Window()
+
+
+def _device_rows(case: DeviceCase, rows: Transfers) -> dict[str, list[Any]]:
+    classified, device, lanes = case.classified, case.device.index, case.lanes
     trace = classified.trace
-    lanes = device_lanes(classified, device)
-    rows = lanes.transfers
-    rows = rows.select(
-        (rows.start_ns >= options.window.low) & (rows.start_ns < options.window.high)
-    )
     hidden = lanes.compute.covered(rows.start_ns, rows.end_ns)
     covered = lanes.active.covered(rows.start_ns, rows.end_ns)
     duration = rows.end_ns - rows.start_ns

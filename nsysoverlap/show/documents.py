@@ -1,6 +1,7 @@
 """Every JSON output but the report as a dataclass, and all of them in one list.
 
-Shares are floats 0..1, times ns, sizes bytes, rates GB/s; null where nothing is known.
+Shares are floats 0..1, times ns but where a name says ms, sizes bytes, rates GB/s; null where
+nothing is known.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 _UNITS = {
     Unit.SHARE: "share",
-    Unit.TIME: "ns",
+    Unit.TIME: "ms",
     Unit.BYTES: "bytes",
     Unit.COUNT: "count",
     Unit.RATE: "GB/s",
@@ -51,7 +52,10 @@ def _like(cls: type[T], source: object, **known: Any) -> T:
 
 @dataclass(frozen=True)
 class VerdictEntry:
-    """One limit against one measurement; `margin` is negative where the limit is broken."""
+    """One limit against one measurement in `unit`; `margin` is negative where the limit is broken.
+
+    In format version 1 times were ns.
+    """
 
     metric: str
     scope: Scope
@@ -73,7 +77,7 @@ class VerdictEntry:
 class VerdictFile(Document):
     """What a gate decided, and why."""
 
-    json_format: ClassVar = ("nsysoverlap.verdict", 1)
+    json_format: ClassVar = ("nsysoverlap.verdict", 2)
     status: Status
     headline: str
     traces: tuple[str, ...]
@@ -99,7 +103,7 @@ def _entry(verdict: Verdict) -> VerdictEntry:
 
 @dataclass(frozen=True)
 class MetricChange:
-    """One metric in A and in B."""
+    """One metric in A and in B, in the unit of its name: ms (ns in format version 1), 0..1."""
 
     metric: str
     a: Fraction | None
@@ -120,7 +124,7 @@ class FindingChange:
 class ComparisonFile(Document):
     """What changed from run A to run B; with `per_step` amounts are medians over steps."""
 
-    json_format: ClassVar = ("nsysoverlap.comparison", 1)
+    json_format: ClassVar = ("nsysoverlap.comparison", 2)
     a: str
     b: str
     headline: str

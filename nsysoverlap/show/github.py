@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.formatting import clean_text
-from ..judge.verdicts import Status, Verdict, Verdicts
+from ..judge.verdicts import WARNING, Status, Verdict, Verdicts
 from .interface import Layout
 from .say_verdicts import headline, loss_sentence, shown_baseline, shown_values
 
@@ -12,11 +12,16 @@ _LEVELS_OF_ALL = {**_LEVELS, Status.INCONCLUSIVE: "error"}
 
 
 def paint(result: Verdicts, layout: Layout) -> str:
-    """One annotation for the whole and one for each limit that was not met."""
+    """One annotation for the whole, one for each limit that was not met and each warning.
+
+    Notes are in the job summary: as annotations they would stand beside every green run.
+    """
     lines = [_command(_LEVELS_OF_ALL[result.status], "nsysoverlap gate", headline(result))]
     lines += [_annotation(v) for v in result.verdicts if v.status is not Status.PASSED]
     if result.losses:
         lines.append(_command("error", "nsysoverlap: lost most", loss_sentence(result)))
+    warnings = [note for note in result.notes if note.startswith(WARNING)]
+    lines += [_command("warning", "nsysoverlap: the traces", w[len(WARNING) :]) for w in warnings]
     return "\n".join(lines) + "\n"
 
 

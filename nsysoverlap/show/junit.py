@@ -1,26 +1,32 @@
-"""The verdict of a gate as JUnit XML: one test case a limit."""
+"""The verdict of a gate as JUnit XML: one test case a limit, and one for the traces."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from ..core.formatting import clean_text
 from ..judge.verdicts import Status, Verdict, Verdicts
 from .interface import Layout
-from .say_verdicts import headline, loss_sentence, shown_baseline, shown_values
+from .say_verdicts import headline, loss_sentence, shown_baseline, shown_values, verdict_sentence
 
 SUITE = "nsysoverlap gate"
+TRACES = "the traces"
 # What XML 1.0 cannot hold even escaped; the text has lost its control characters before.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def paint(result: Verdicts, layout: Layout) -> str:
-    """A failed limit is a failure, an inconclusive one an error, so that no CI shows it green."""
-    cases = [_case(verdict, result) for verdict in result.verdicts]
-    if result.blockers:
-        # Listed apart, so that a gate without limits is no empty, passing suite.
-        cases.append(_blocked(result))
+    """A failed limit is a failure, an inconclusive one an error, so that no CI shows it green.
+
+    A case is named after what is asked for, and not after the limit: a renewed baseline must not
+    look like another test.
+    """
+    names = _names(result.verdicts)
+    cases = [_case(name, v, result) for name, v in zip(names, result.verdicts, strict=True)]
+    cases.append(_traces(result))
     counts = {
         "tests": str(len(cases)),
         "failures": str(sum(case.find("failure") is not None for case in cases)),
@@ -44,32 +50,46 @@ def paint(result: Verdicts, layout: Layout) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _case(verdict: Verdict, result: Verdicts) -> ET.Element:
+def _names(verdicts: Sequence[Verdict]) -> list[str]:
+    """A name for each, the same in every run; of several limits on one metric with their place."""
+    seen: Counter[str] = Counter()
+    names = []
+    for verdict in verdicts:
+        name = f"{verdict.name} {'against baseline' if verdict.compared else f'{verdict.op} limit'}"
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return names
+
+
+def _element(name: str) -> ET.Element:
+    attributes = {"name": _xml(name), "classname": "nsysoverlap.gate", "time": "0.000"}
+    return ET.Element("testcase", attributes)
+
+
+def _case(name: str, verdict: Verdict, result: Verdicts) -> ET.Element:
     measured, limit, margin = shown_values(verdict)
-    name = f"{verdict.name} {verdict.op} {limit}"
-    case = ET.Element(
-        "testcase", {"name": _xml(name), "classname": "nsysoverlap.gate", "time": "0.000"}
-    )
+    case = _element(name)
     if verdict.status is Status.PASSED:
+        ET.SubElement(case, "system-out").text = _xml(verdict_sentence(verdict))
         return case
     lines = [f"measured {measured}", f"limit {verdict.op} {limit}", f"margin {margin}"]
     if verdict.baseline is not None:
         lines.append(f"baseline {shown_baseline(verdict)}")
     lines += [verdict.where, verdict.reason, f"asked for by {verdict.source}"]
     kind = "failure" if verdict.status is Status.FAILED else "error"
-    message = verdict.reason or (result.blockers[0] if result.blockers else f"is {measured}")
-    problem = ET.SubElement(
-        case, kind, {"type": verdict.status.value, "message": _xml(f"{verdict.name}: {message}")}
-    )
+    message = verdict_sentence(verdict)
+    if verdict.status is not Status.FAILED:
+        message = f"{verdict.name}: {verdict.reason or ' '.join(result.blockers[:1])}"
+    problem = ET.SubElement(case, kind, {"type": verdict.status.value, "message": _xml(message)})
     problem.text = _xml("; ".join(line for line in lines if line))
     return case
 
 
-def _blocked(result: Verdicts) -> ET.Element:
-    case = ET.Element(
-        "testcase",
-        {"name": "the traces", "classname": "nsysoverlap.gate", "time": "0.000"},
-    )
+def _traces(result: Verdicts) -> ET.Element:
+    """Whether the traces can be trusted: always there, so that no suite is empty and passing."""
+    case = _element(TRACES)
+    if not result.blockers:
+        return case
     error = ET.SubElement(
         case, "error", {"type": "inconclusive", "message": _xml(result.blockers[0])}
     )
@@ -79,7 +99,8 @@ def _blocked(result: Verdicts) -> ET.Element:
 
 def _summary(result: Verdicts) -> str:
     lost = loss_sentence(result)
-    return _xml(headline(result) + (f" Lost most: {lost}." if lost else ""))
+    lines = [headline(result) + (f" Lost most: {lost}." if lost else ""), *result.notes]
+    return "\n".join(map(_xml, lines))
 
 
 def _xml(text: str) -> str:

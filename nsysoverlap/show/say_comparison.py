@@ -6,7 +6,7 @@ from fractions import Fraction
 from operator import attrgetter
 
 from ..core.formatting import NONE, format_ns, number_of
-from ..core.limits import Unit, digits_apart, format_difference, format_value
+from ..core.limits import Unit, as_base, digits_apart, format_difference, format_value
 from ..judge.comparison import Change, Comparison, KernelChange
 from ..result.columns import Column
 from ..result.metrics import METRICS, STEP_MEAN
@@ -50,7 +50,7 @@ def headline(result: Comparison) -> str:
     step = result.step_time
     parts = []
     if hidden is not None and hidden.difference is not None:
-        a, b = (format_value(v, hidden.unit, _digits(hidden)) for v in (hidden.a, hidden.b))
+        a, b = _shown(hidden)
         parts.append(f"Behind compute: {a} in A, {b} in B.")
     elif hidden is not None:
         side = "A" if hidden.b is None else "B"
@@ -61,30 +61,28 @@ def headline(result: Comparison) -> str:
         percent = f"{float(abs(step.b / step.a - 1) * 100):.1f} %"
         word = "slower" if step.b > step.a else "faster"
         change = f"B is {percent} {word}" if step.a != step.b else "the same"
-        parts.append(
-            f"Step time: {format_value(step.a, step.unit)} in A, "
-            f"{format_value(step.b, step.unit)} in B ({change})."
-        )
+        times = (format_value(as_base(v, step.unit), step.unit) for v in (step.a, step.b))
+        parts.append("Step time: {} in A, {} in B ({}).".format(*times, change))
     return " ".join(parts)
 
 
+def _shown(change: Change) -> tuple[str, str]:
+    """Both sides as text, with digits that tell them apart."""
+    unit, digits = change.unit, _digits(change)
+    a, b = (format_value(as_base(v, unit), unit, digits) for v in (change.a, change.b))
+    return a, b
+
+
 def _digits(change: Change) -> int | None:
-    return digits_apart(change.a, change.b, change.unit)
+    return digits_apart(as_base(change.a, change.unit), as_base(change.b, change.unit), change.unit)
 
 
 def _changes(title: str, changes: tuple[Change, ...], note: str) -> Table:
     rows = []
     for change in changes:
-        digits = _digits(change)
-        rows.append(
-            (
-                change.name,
-                format_value(change.a, change.unit, digits),
-                format_value(change.b, change.unit, digits),
-                format_difference(change.difference, change.unit, digits),
-                _judged(change),
-            )
-        )
+        moved = as_base(change.difference, change.unit)
+        difference = format_difference(moved, change.unit, _digits(change))
+        rows.append((change.name, *_shown(change), difference, _judged(change)))
     return Table(title, ("metric", "A", "B", "change", ""), tuple(rows), note)
 
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..core.formatting import format_at, format_ns, format_range, number_of
+from ..result.device_names import rank_name
+from ..result.evidence import evidence_device
 from ..result.model import Evidence, Finding, OverlapReport
 from .blocks import Block, Entries, Entry, Paragraph
 from .view import View
@@ -62,10 +64,26 @@ def _trace(finding: Finding) -> str | None:
 
 def _entry(report: OverlapReport, group: Sequence[Finding], n_examples: int) -> Entry:
     finding, *others = group
-    title = f"{_price(report, finding)}{finding.title.rstrip('.')} ({finding.code})"
+    named = f"{finding.code}{_ranks(report, group)}"
+    title = f"{_price(report, finding)}{finding.title.rstrip('.')} ({named})"
     text = tuple(part for part in (finding.detail, _fix(finding), _elsewhere(others)) if part)
     examples = tuple(_example(report, row) for row in finding.evidence[:n_examples])
     return Entry(title, text, examples)
+
+
+def _ranks(report: OverlapReport, group: Sequence[Finding]) -> str:
+    """Of several traces the rank, its GPU where the trace proves one, and how many have it too."""
+    traces = {trace.path: trace for trace in report.traces}
+    if len(traces) < 2 or not group[0].evidence or _trace(group[0]) not in traces:
+        return ""
+    first = group[0].evidence[0]
+    name = rank_name(traces[first.trace or ""])
+    device = evidence_device(report, first)
+    gpu = None if device is None else report.devices[device].gpu_id
+    where = name if gpu is None else f"{name}, GPU {gpu}"
+    others = {_trace(finding) for finding in group[1:]} - {first.trace}
+    more = f" and {number_of(len(others), 'more rank')}" if others else ""
+    return f"; {where}{more}"
 
 
 def _price(report: OverlapReport, finding: Finding) -> str:

@@ -17,10 +17,16 @@ from ..result.model import (
     StepReport,
     format_share,
 )
+from ..result.numbers import OFFLOAD_BYTES
 from ..result.quantities import MEMORY
 from .blocks import Block, Paragraph, Table
 from .cells import cell
 from .view import View
+
+_WORTH_A_WORD = 1000
+"""Bytes left out of relief are named where they are offload by size, or one part in so many of
+what was offloaded.
+"""
 
 
 def gain_section(report: OverlapReport, view: View) -> list[Block]:
@@ -69,7 +75,8 @@ def _relief_text(device: DeviceReport) -> str:
     relief = device.relief or Relief()
     excluded = format_bytes(relief.excluded_bytes)
     if not relief.offloaded_bytes:
-        if not relief.excluded_bytes:
+        # Losses and counters that were read are no offload that could have come back.
+        if relief.excluded_bytes < OFFLOAD_BYTES:
             return ""
         return f"Nothing came back: all {excluded} moved in sizes seen in one direction only."
     freed, offloaded = format_bytes(relief.relief_bytes), format_bytes(relief.offloaded_bytes)
@@ -85,7 +92,8 @@ def _relief_text(device: DeviceReport) -> str:
         )
     if relief.relief_bytes > relief.offloaded_bytes:
         text += " More than was offloaded: some came back that had not left in that time."
-    if relief.excluded_bytes:
+    least = min(OFFLOAD_BYTES, relief.offloaded_bytes / _WORTH_A_WORD)
+    if relief.excluded_bytes >= least:
         text += f" Left out: {excluded} in sizes that moved in one direction only."
     return text
 

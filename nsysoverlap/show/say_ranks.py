@@ -24,7 +24,7 @@ MAX_RANKS = 16
 SHOWN_OF_MANY = 5
 MAX_DIFFERENCES = 3
 _NOTABLE = 0.05
-INCONCLUSIVE = " (inconclusive)"
+INCONCLUSIVE = ", inconclusive"
 """Behind the name of a rank whose trace cannot be trusted, or has no GPU activity."""
 
 
@@ -38,6 +38,7 @@ class RankRow:
     both: Overlap
     budget: TimeBudget
     gpus: str
+    gpu_ids: str
     exposed_ns: int
     step_ns: int | None
 
@@ -63,23 +64,25 @@ def rank_rows(report: OverlapReport) -> tuple[RankRow, ...]:
     for trace in report.traces:
         devices = [device for device in report.devices if device.trace == trace.path]
         if devices:
-            rows.append(_row(_called_rank(report, trace), devices))
+            rows.append(_row(_name(report, trace), devices))
     return tuple(rows)
 
 
-def _called_rank(report: OverlapReport, trace: TraceReport) -> str:
-    lost = any(one.severity == "error" and one.trace == trace.path for one in report.health)
-    return f"{rank_name(trace)}{INCONCLUSIVE if lost else ''}"
-
-
-def _without_rows(report: OverlapReport, n_columns: int) -> list[tuple[str, ...]]:
-    """Rows of traces of which nothing was measured."""
+def _silent_rows(report: OverlapReport) -> list[str]:
+    """Names of the traces without GPU activity: they are ranks too, of which nothing is known."""
     measured = {device.trace for device in report.devices}
-    return [
-        (f"{rank_name(trace)}{INCONCLUSIVE}", *[Cell(NONE)] * n_columns)
-        for trace in report.traces
-        if trace.path not in measured
-    ]
+    return [_name(report, trace) for trace in report.traces if trace.path not in measured]
+
+
+def _name(report: OverlapReport, trace: TraceReport) -> str:
+    errors = {entry.trace for entry in report.health if entry.severity == "error"}
+    return f"{rank_name(trace)}{INCONCLUSIVE if trace.path in errors else ''}"
+
+
+def _gpus(devices: Sequence[DeviceReport]) -> str:
+    """Physical GPUs as nsys numbers them, where the trace proves them all."""
+    known = [device.gpu_id for device in devices]
+    return ", ".join(str(gpu) for gpu in sorted(g for g in known if g is not None))
 
 
 def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
@@ -93,6 +96,7 @@ def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
         both=both,
         budget=sum((device.time_budget for device in devices), TimeBudget()),
         gpus=", ".join(sorted({device.gpu_name or "unknown GPU" for device in devices})),
+        gpu_ids=_gpus(devices),
         exposed_ns=max(exposed) if exposed else both.exposed_ns,
         step_ns=max(times) if times else None,
     )
@@ -109,7 +113,10 @@ _SHARES: tuple[Column[RankRow], ...] = (
     *lifted(_HIDDEN, lambda row: row.d2h, heading="D2H hidden"),
     *lifted(_HIDDEN, lambda row: row.both, heading="both hidden"),
 )
-_NAME = Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank")
+_NAMES: tuple[Column[RankRow], ...] = (
+    Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank"),
+    Column[RankRow]("gpu", Unit.NAME, "", lambda row: row.gpu_ids, "GPU"),
+)
 _STEP = Column[RankRow]("step_ns", Unit.TIME, "", lambda row: row.step_ns, "step time")
 _UNLIKE = named(OVERLAP, "size", "gb_per_s", "hidden_share")
 _TIMES = named(BUDGET, "compute_ns", "comm_ns", "idle_ns")
@@ -145,32 +152,35 @@ def differences(rows: Sequence[RankRow], rank: RankRow) -> tuple[Difference, ...
 
 def ranks_section(report: OverlapReport) -> list[Block]:
     """The table of ranks with its spread, for several traces."""
-    rows = rank_rows(report)
-    if len(report.traces) < 2 or not rows:
+    rows, silent = rank_rows(report), _silent_rows(report)
+    if len(rows) + len(silent) < 2 or not rows:
         return []
     shown = list(rows)
     if len(rows) > MAX_RANKS:
         shown = sorted(rows, key=lambda row: -row.exposed_ns)[:SHOWN_OF_MANY]
-    title = f"Ranks, {len(report.traces)}"
+    title = f"Ranks, {len(rows) + len(silent)}"
     if len(shown) < len(rows):
         title += f", the {len(shown)} most exposed"
     columns = _columns(rows)
-    table = table_of(title, [_NAME, *columns], shown, _worst_note(rows))
-    none = _without_rows(report, len(columns))
-    return [replace(table, rows=(*_spread(columns, rows), *table.rows, *none))]
+    table = table_of(title, [*_NAMES, *columns], shown, _worst_note(rows) if len(rows) > 1 else "")
+    unknown = [(row, *[NONE] * (len(columns) + 1)) for row in silent]
+    return [replace(table, rows=(*_spread(columns, rows, 1), *table.rows, *unknown))]
 
 
 def ranks_table(report: OverlapReport) -> tuple[Table, tuple[tuple[str, ...], ...]] | None:
     """All ranks of several, the most exposed first, to sort and to filter; and their spread."""
-    rows = rank_rows(report)
-    if len(report.traces) < 2 or not rows:
+    rows, silent = rank_rows(report), _silent_rows(report)
+    if len(rows) + len(silent) < 2 or not rows:
         return None
     columns = [c for c in _columns(rows) if any(c.take(row) is not None for row in rows)]
+    names = [name for name in _NAMES if any(name.take(row) for row in rows)]
     ordered = sorted(rows, key=lambda row: -row.exposed_ns)
-    note = _worst_note(rows)
-    table = table_of(f"Ranks, {len(report.traces)}", [_NAME, *columns], ordered, note, name="ranks")
-    none = _without_rows(report, len(columns))
-    return replace(table, rows=(*table.rows, *none)), _spread(columns, rows)
+    note = _worst_note(rows) if len(rows) > 1 else ""
+    title = f"Ranks, {len(rows) + len(silent)}"
+    table = table_of(title, [*names, *columns], ordered, note, name="ranks")
+    unknown = [(Cell(row), *[Cell(NONE)] * (len(columns) + len(names) - 1)) for row in silent]
+    spread = _spread(columns, rows, len(names) - 1)
+    return replace(table, rows=(*table.rows, *unknown)), spread
 
 
 def _columns(rows: Sequence[RankRow]) -> list[Column[RankRow]]:
@@ -184,10 +194,13 @@ def _columns(rows: Sequence[RankRow]) -> list[Column[RankRow]]:
 
 
 def _spread(
-    columns: Sequence[Column[RankRow]], rows: Sequence[RankRow]
+    columns: Sequence[Column[RankRow]], rows: Sequence[RankRow], empty: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Least, median and most, each column for itself."""
-    return tuple(summary_row(name, columns, rows) for name in ("min", "median", "max"))
+    """Least, median and most, each column for itself, behind so many empty cells."""
+    return tuple(
+        (name, *[""] * empty, *summary_row(name, columns, rows)[1:])
+        for name in ("min", "median", "max")
+    )
 
 
 def _worst_note(rows: Sequence[RankRow]) -> str:
@@ -195,8 +208,6 @@ def _worst_note(rows: Sequence[RankRow]) -> str:
     if worst.exposed_ns == 0:
         return "No rank has exposed transfers."
     text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"
-    if len(rows) < 2:
-        return f"{text}; of the others nothing was measured."
     found = [
         f"{d.what} {format_value(d.value, d.unit)} against {format_value(d.others, d.unit)}"
         for d in differences(rows, worst)[:MAX_DIFFERENCES]

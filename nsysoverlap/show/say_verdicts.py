@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ..core.formatting import NONE, format_ns, number_of
-from ..core.limits import Unit, digits_apart, format_difference, format_value
+from ..core.limits import Unit, as_base, digits_apart, format_difference, format_value
 from ..judge.verdicts import Spread, Status, Verdict, Verdicts
 from ..result.metrics import STEP_MEAN
 from ..result.tables import change_columns, op_name
@@ -44,7 +44,7 @@ def headline(result: Verdicts) -> str:
     failed = [v for v in result.verdicts if v.status is Status.FAILED]
     unknown = [v for v in result.verdicts if v.status is Status.INCONCLUSIVE]
     if failed:
-        return f"Failed: {_sentence(failed[0])}{_others(failed, n)}"
+        return f"Failed: {verdict_sentence(failed[0])}{_others(failed, n)}"
     if unknown:
         return (
             f"Inconclusive: {unknown[0].name}: {_stopped(unknown[0].reason)}{_others(unknown, n)}"
@@ -65,7 +65,8 @@ def _others(same: list[Verdict], n: int) -> str:
     return f" ({len(same)} of {n} limits.)" if n > 1 else ""
 
 
-def _sentence(verdict: Verdict) -> str:
+def verdict_sentence(verdict: Verdict) -> str:
+    """`d2h.hidden is 59.5 %; the limit is >= 60.0 %.`, with what it was compared with."""
     where = f" ({verdict.where})" if verdict.where else ""
     measured, limit, _ = shown_values(verdict)
     then = f" against {shown_baseline(verdict)}" if verdict.baseline is not None else ""
@@ -79,21 +80,24 @@ def _stopped(text: str) -> str:
 def shown_values(verdict: Verdict) -> tuple[str, str, str]:
     """Measured, limit and margin as text, with as many digits as tell them apart."""
     unit = verdict.metric.unit
-    digits = digits_apart(verdict.measured, verdict.limit, unit)
-    measured = format_value(verdict.measured, unit, digits)
+    now, limit, margin = (
+        as_base(value, unit) for value in (verdict.measured, verdict.limit, verdict.margin)
+    )
+    digits = digits_apart(now, limit, unit)
     return (
-        f"{measured}{_spread(verdict.spread)}",
-        format_value(verdict.limit, unit, digits),
-        format_difference(verdict.margin, unit, digits),
+        f"{format_value(now, unit, digits)}{_spread(verdict.spread)}",
+        format_value(limit, unit, digits),
+        format_difference(margin, unit, digits),
     )
 
 
 def shown_baseline(verdict: Verdict) -> str:
     """The value compared with as text, with its spread; a dash where there is none."""
-    text = format_value(verdict.baseline, verdict.metric.unit)
+    unit = verdict.metric.unit
+    text = format_value(as_base(verdict.baseline, unit), unit)
     if verdict.baseline_spread is None:
         return text
-    return f"{text}{_spread(verdict.baseline_spread, verdict.metric.unit)}"
+    return f"{text}{_spread(verdict.baseline_spread, unit)}"
 
 
 def _spread(spread: Spread | None, unit: Unit = Unit.SHARE) -> str:
@@ -101,7 +105,8 @@ def _spread(spread: Spread | None, unit: Unit = Unit.SHARE) -> str:
     if spread is None:
         return ""
     ends = [
-        format_value(Fraction(end), unit).rsplit(" ", 1)[0] for end in (spread.low, spread.high)
+        format_value(as_base(Fraction(end), unit), unit).rsplit(" ", 1)[0]
+        for end in (spread.low, spread.high)
     ]
     width = "" if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}, "
     return f" ({width}n = {spread.n})"

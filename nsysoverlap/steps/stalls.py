@@ -104,27 +104,35 @@ def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
 
 def _pauses(trace: Trace, call_of: CallOf) -> list[Stalls]:
     """Pauses of each process that makes calls."""
-    sent, done, pid = _sent_and_done(trace, call_of)
-    caller = trace.host.thread_pid[trace.host.calls.thread]
-    by_caller = np.argsort(caller, kind="stable")
-    caller = caller[by_caller]
+    host = trace.host
+    done = _done(trace, call_of)
+    pids, code = np.unique(host.thread_pid, return_inverse=True)
     pauses = []
-    for process in np.unique(trace.host.thread_pid).tolist():
-        first, last = np.searchsorted(caller, (process, process + 1))
-        low, high = np.searchsorted(pid, (process, process + 1))
-        launched = sent[low:high], np.maximum.accumulate(done[low:high])
-        pauses.append(_pauses_of(trace.host, process, by_caller[first:last], launched))
+    for i, process in enumerate(pids.tolist()):
+        # All calls of one process are no list of their own, which would be as long as they are.
+        mine = None
+        if len(pids) > 1:
+            mine = np.flatnonzero((code == i)[host.calls.thread])
+        own = slice(None) if mine is None else mine
+        launching = np.flatnonzero(done[own] > NEVER)
+        calls = launching if mine is None else mine[launching]
+        launched = host.calls.start_ns[calls], np.maximum.accumulate(done[calls])
+        pauses.append(_pauses_of(host, process, mine, launched))
     return pauses
 
 
 def _pauses_of(
-    host: HostSide, process: int, mine: Int64Array, launched: tuple[Int64Array, Int64Array]
+    host: HostSide,
+    process: int,
+    mine: Int64Array | None,
+    launched: tuple[Int64Array, Int64Array],
 ) -> Stalls:
-    """Pauses of one process between its calls; `launched` is when work was sent, rising, and when
-    all that had been sent until then was done.
+    """Pauses of one process between its calls, all of them where `mine` is None; `launched` is
+    when work was sent, rising, and when all that had been sent until then was done.
     """
     calls, (sent, done) = host.calls, launched
-    start, until = calls.start_ns[mine], np.maximum.accumulate(calls.end_ns[mine])
+    own = slice(None) if mine is None else mine
+    start, until = calls.start_ns[own], np.maximum.accumulate(calls.end_ns[own])
     at = np.flatnonzero(start[1:] - until[:-1] > PAUSE_NS)
     began, ended = until[at], start[at + 1]
     n_sent = np.searchsorted(sent, ended, side="left")
@@ -142,20 +150,19 @@ def _pauses_of(
         stream=everywhere,
         before_ns=began,
         call=none,
-        next_call=mine[at + 1].astype(np.int64),
+        next_call=at + 1 if mine is None else mine[at + 1],
         copy=np.zeros(len(at), np.bool_),
     )
 
 
-def _sent_and_done(trace: Trace, call_of: CallOf) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """When GPU rows were launched, when they ended, and by which process, by process, then time."""
-    call_parts, end_parts = [], []
+def _done(trace: Trace, call_of: CallOf) -> Int64Array:
+    """When all work that each call launched was done, `NEVER` for one that launched none; (n,)."""
+    done = np.full(len(trace.host.calls), NEVER, np.int64)
     for table in trace.tables.values():
         call = call_of(table)
-        call_parts.append(call[call >= 0])
-        end_parts.append(table.end_ns[call >= 0])
-    call, ends = np.concatenate(call_parts), np.concatenate(end_parts)
-    calls = trace.host.calls
-    sent, pid = calls.start_ns[call], trace.host.thread_pid[calls.thread[call]]
-    order = np.lexsort((sent, pid))
-    return sent[order], ends[order], pid[order]
+        known = call >= 0
+        if known.all():
+            np.maximum.at(done, call, table.end_ns)
+        else:
+            np.maximum.at(done, call[known], table.end_ns[known])
+    return done

@@ -293,17 +293,18 @@ class Trace:
     @property
     def tables(self) -> dict[str, Activities]:
         """The four activity tables by kind."""
-        return {
-            "kernel": self.kernels,
-            "memcpy": self.copies,
-            "memset": self.memsets,
-            "graph": self.graphs,
-        }
+        tables = (self.kernels, self.copies, self.memsets, self.graphs)
+        return dict(zip(("kernel", "memcpy", "memset", "graph"), tables, strict=True))
 
     @cached_property
     def activities(self) -> pd.DataFrame:
         """All GPU rows as one documented DataFrame (see docs/dataframes.md), built once."""
         frame: pd.DataFrame = late("activities_frame")(self)
+        return frame
+
+    def transfers(self, steps: str = "auto") -> pd.DataFrame:
+        """Every transfer: what hid it, issued it and waited for it; see docs/dataframes.md."""
+        frame: pd.DataFrame = late("transfers_frame")(self, steps)
         return frame
 
     def _repr_html_(self) -> str:
@@ -335,9 +336,8 @@ def qualified_name(demangled: str) -> str:
         return text
     kept: list[str] = []
     depth = 0
-    for char in text.replace("(anonymous namespace)", "{anonymous}").replace(
-        "<unnamed>", "{anonymous}"
-    ):
+    text = text.replace("(anonymous namespace)", "{anonymous}")
+    for char in text.replace("<unnamed>", "{anonymous}"):
         if char == "<":
             depth += 1
         elif char == ">":

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ..core.arrays import narrow_codes
+from ..core.beside import Beside, can_copy
 from ..core.errors import TraceFileError
+from ..core.threads import usable_threads
 from . import capture_facts as facts
 from . import schema
 from .activities import Columns, Registry, read_columns
 from .contents import Stream, Trace, TraceInfo
 from .database import check_file, open_database, probe
 from .devices import GpuTables, read_gpus, resolve_devices
-from .host import HostWaits
+from .host import HostSide, HostWaits
 from .host_rows import read_host
 from .manifest import manifest_beside
 from .schema import Schema
@@ -26,6 +29,8 @@ from .source import Source
 from .strings import strings
 from .wait_rows import read_waits
 
+_WORTH_A_COPY = 32 << 20
+"""Bytes of an export from which on a second process reads part of it."""
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 
 
@@ -92,9 +97,13 @@ def _read(
     meta = facts.export_meta(connection, found)
     shift_ns = facts.time_shift_ns(meta)
     registry, source = Registry(), Source(path, connection, found, threads)
-    tables = {
-        spec.name: read_columns(source, spec, registry, shift_ns) for spec in schema.ACTIVITY_TABLES
-    }
+    with ExitStack() as stack:
+        read_calls = stack.enter_context(_host_reader(source, ranges))
+        tables = {
+            spec.name: read_columns(source, spec, registry, shift_ns)
+            for spec in schema.ACTIVITY_TABLES
+        }
+        host = read_calls()
     kernels = tables[schema.KERNEL.name]
     ids = registry.names.values()
     texts = strings(connection, found, ids)
@@ -113,7 +122,6 @@ def _read(
     for table in tables.values():
         _recode(table, "stream", [place[key] for key in keys])
 
-    host = read_host(source, ranges=ranges)
     waits, host_waits = read_waits(source, host, streams) if ranges else (None, HostWaits())
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
@@ -127,6 +135,23 @@ def _read(
         facts=facts.trace_facts(source, tables, streams, host, shift_ns),
         host=replace(host, waits=waits, host_waits=host_waits),
     )
+
+
+@contextmanager
+def _host_reader(source: Source, ranges: bool) -> Iterator[Callable[[], HostSide]]:
+    """What reads the host side: of a large export a copy of this process does so already."""
+    large = source.path.stat().st_size >= _WORTH_A_COPY
+    if not large or usable_threads(source.threads) < 2 or not can_copy():
+        yield lambda: read_host(source, ranges=ranges)
+        return
+
+    def read() -> HostSide:
+        # A connection is of the process that opened it.
+        with open_database(source.path) as own:
+            return read_host(replace(source, connection=own, threads=1), ranges=ranges)
+
+    with Beside(read) as reader:
+        yield reader.result
 
 
 def _recode(table: Columns, column: str, new_codes: Sequence[int]) -> None:

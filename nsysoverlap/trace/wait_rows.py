@@ -128,6 +128,9 @@ class _Rows:
             for name, latest in (("event_sync_id", False), ("event_id", True)):
                 # Below zero are the marks of NULL and of nonsense.
                 asked = here[(self.block[name][here] >= 0) & (result[here] < 0)]
+                if not len(asked):
+                    # The events of a million records are sorted for nobody.
+                    continue
                 ids, wanted = records.block[name][own], self.block[name][asked]
                 if latest:
                     times = records.called_ns[own], self.called_ns[asked]
