@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -37,7 +38,7 @@ def test_a_code_that_stops_a_gate_can_be_accepted(lossy: Path) -> None:
     result = run("gate", lossy, "--min-hidden", 50, "--accept", "copies-lost")
     assert result.exit_code == PASS
     assert result.stdout.startswith("Passed: 1 limit met, with copies-lost ACCEPTED.")
-    said = "Warning: ACCEPTED by --accept copies-lost: 1 of 10 asynchronous copies"
+    said = "Warning: ACCEPTED by --accept copies-lost: 1 of 10 copies"
     assert said in result.stdout.replace("\n", " "), result.stdout
 
 
@@ -48,6 +49,35 @@ def test_every_format_says_so(lossy: Path, fmt: str) -> None:
     report = run("report", lossy, "--accept", "copies-lost")
     assert report.exit_code == PASS
     assert "ACCEPTED by --accept copies-lost" in report.stdout.replace("\n", " ")
+
+
+def words_of(page: Path) -> str:
+    return re.sub(r"<[^>]*>|`", "", page.read_text()).replace("\n", " ")
+
+
+@pytest.mark.parametrize("fmt", ["text", "markdown", "json", "html"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_comparison_goes_on_too_and_says_so(
+    lossy: Path, tmp_path: Path, fmt: str, stored: bool
+) -> None:
+    whole, side = gatekit.step_trace(tmp_path / "whole.sqlite", [90] * 10), lossy
+    if stored:
+        side = tmp_path / "lossy.json"
+        side.write_text(run("report", lossy, "--format", "json").stdout)
+    out = tmp_path / "out"
+    words = ("compare", whole, side, "--format", fmt, "-o", out)
+    assert run(*words).exit_code == INCONCLUSIVE
+    text = words_of(out)
+    assert "ACCEPTED" not in text
+    assert "Findings are not compared" in text
+    assert run(*words, "--accept", "copies-lost").exit_code == PASS
+    text = words_of(out)
+    assert "copies-lost ACCEPTED." in text
+    assert "B: ACCEPTED by --accept copies-lost: 1 of 10" in text
+    assert "Findings are not compared" not in text
+    if fmt == "json":
+        assert json.loads(text)["accepted"] == ["copies-lost"]
+    assert run(*words, "--accept", "launches-lost").exit_code == INCONCLUSIVE
 
 
 def test_only_that_code_is_accepted(lossy: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from nsysoverlap import analyze
 from nsysoverlap.health.blocking import BLOCKING, blocks
 from nsysoverlap.result.model import HealthEntry
+from nsysoverlap.roles.links import LinkOverride
 
 from .readerkit import KERNEL, MEMCPY, RUNTIME, execute
 from .tracebuilder import CopyKind, TraceBuilder
@@ -75,7 +76,7 @@ def test_one_copy_is_too_many(judge: Judge) -> None:
     entry = found["copies-lost"]
     assert (entry.severity, entry.count) == ("error", 1)
     # The first of ten was launched before the first row.
-    assert entry.message.startswith("1 of 9 asynchronous copies has no GPU row")
+    assert entry.message.startswith("1 of 9 copies has no GPU row")
 
 
 @pytest.mark.parametrize(("took_ns", "missed"), [(999, set()), (1_000, {"copies-lost"})])
@@ -85,6 +86,17 @@ def test_a_copy_with_nothing_to_copy_is_not_missed(
     builder = steady()
     builder.api("cudaMemcpyAsync_v3020", 500 * US, 500 * US + took_ns, 999)
     assert lost(judge(builder)) == missed
+
+
+@pytest.mark.parametrize("api", ["cudaMemcpy_v3020", "cuMemcpyDtoH_v2", "cudaMemcpy2D_v3020"])
+def test_a_copy_that_blocks_is_missed_too(judge: Judge, api: str) -> None:
+    builder = steady(copies=0)
+    builder.copy(502 * US, 507 * US, "d2h", stream=20, correlation=999, api=None)
+    builder.api(api, 500 * US, 508 * US, 999)
+    assert lost(judge(builder)) == set()
+    found = judge(builder, f"DELETE FROM {MEMCPY}")
+    assert lost(found) == {"copies-lost"}
+    assert found["copies-lost"].message.startswith("1 of 1 copy has no GPU row")
 
 
 @pytest.mark.parametrize(("gone", "missed"), [(2, set()), (3, {"launches-lost"})])
@@ -108,9 +120,7 @@ def test_a_twentieth_may_follow_the_last_row(judge: Judge, gone: int, missed: se
     found = judge(steady(100, 0), f"DELETE FROM {KERNEL} WHERE rowid > {100 - gone}")
     assert lost(found) == missed
     if missed:
-        assert "The last 6 of 100 kernel launches and async copies (6.0 %)" in (
-            found["end-lost"].message
-        )
+        assert "The last 6 of 100 kernel launches and copies (6.0 %)" in (found["end-lost"].message)
 
 
 def test_a_late_start_is_a_warning(judge: Judge) -> None:
@@ -197,7 +207,12 @@ def impossible(found: dict[str, HealthEntry]) -> set[str]:
         ('"end" = start', "copies-without-time"),
         ('"end" = start + 1', "copies-without-time"),
         ('bytes = 0, "end" = start', None),
-        ('bytes = ifnull("end" - start, 0) * 1999', None),
+        ('bytes = 400 * 1999, "end" = start + 400', None),
+        # The link of an H200 moves 63 GB/s, and 1.25 times that are 78.75.
+        ('bytes = 1575000, "end" = start + 20000', None),
+        ('bytes = 1575020, "end" = start + 20000', "copies-too-fast"),
+        ('bytes = 999999, "end" = start + 5000', None),
+        ('bytes = 1000000, "end" = start + 5000', "copies-too-fast"),
     ],
 )
 def test_copies_that_took_no_time(judge: Judge, change: str, code: str | None) -> None:
@@ -205,6 +220,52 @@ def test_copies_that_took_no_time(judge: Judge, change: str, code: str | None) -
     assert impossible(found) == ({code} if code else set())
     if code:
         assert found[code].count == 1
+
+
+def test_another_link_may_be_faster(tmp_path: Path) -> None:
+    path = steady().write(tmp_path / "t.sqlite", "3.20")
+    execute(path, f'UPDATE {MEMCPY} SET bytes = 1000000, "end" = start + 10000 WHERE rowid = 5')
+    for links, codes in (((63, 63), {"copies-too-fast"}), ((63, 90), set()), ((20, 20), None)):
+        found = analyze(path, steps="none", links=LinkOverride(*links)).health
+        errors = {entry.code for entry in found if entry.severity == "error"}
+        # A slower one is what the user reaches, not what it can do.
+        assert errors == ({"copies-too-fast"} if codes is None else codes)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("copyKind = 8", True),
+        ("copyKind = 10", True),
+        ("copyKind = 1", True),
+        ("copyKind = 3", True),
+        ("srcKind = 1", True),
+        ("srcKind = 1, dstKind = 2", True),
+        # Half of a copy to another GPU by way of the host.
+        ("dstKind = 2", False),
+        ("srcKind = 1, dstKind = 2, copyKind = 1", False),
+        ("srcKind = 2, dstKind = 2, copyKind = 8", False),
+        ("srcKind = 4, dstKind = 4", False),
+        ("srcKind = NULL, dstKind = NULL", False),
+        ("srcKind = 3, dstKind = 0, copyKind = 4", False),
+    ],
+)
+def test_copies_are_of_the_memory_that_they_name(judge: Judge, change: str, found: bool) -> None:
+    """Those of `steady` go from the device to pinned memory."""
+    got = judge(steady(), f"UPDATE {MEMCPY} SET {change} WHERE rowid = 5")
+    assert impossible(got) == ({"copies-of-other-memory"} if found else set())
+    if found:
+        assert got["copies-of-other-memory"].message.startswith("1 copy is of a kind that")
+
+
+def test_a_context_is_of_one_device(judge: Judge) -> None:
+    builder = steady()
+    for i in range(20):
+        builder.kernel((2_000 + i) * US, (2_001 + i) * US, device=1, stream=9)
+    assert impossible(judge(builder)) == set()
+    got = judge(builder, f"UPDATE {KERNEL} SET deviceId = 0 WHERE deviceId = 1 AND rowid % 2")
+    assert impossible(got) == {"context-of-two-devices"}
+    assert got["context-of-two-devices"].message.startswith("1 CUDA context has rows on")
 
 
 @pytest.mark.parametrize("table", [KERNEL, MEMCPY])
@@ -264,6 +325,78 @@ def test_copies_of_one_stream_at_once(judge: Judge) -> None:
     builder.copy(3_000 * US, 3_100 * US, "d2h", stream=20)
     builder.memset(3_050 * US, 3_060 * US, stream=20)
     assert impossible(judge(builder)) == {"stream-overlap"}
+
+
+@pytest.mark.parametrize(
+    ("beyond_ns", "found"), [(-500, set()), (0, set()), (900, set()), (920, {"stream-overlap"})]
+)
+def test_a_kernel_ends_before_the_second_next_begins(
+    judge: Judge, beyond_ns: int, found: set[str]
+) -> None:
+    """Of 911.9 us of kernels 900 ns are below a thousandth and 920 ns are above it."""
+    until = f'UPDATE {KERNEL} SET "end" = start + {20 * US + beyond_ns} WHERE rowid = 50'
+    got = judge(steady(100, 0), until)
+    assert impossible(got) == found
+    if found:
+        assert got["stream-overlap"].message.startswith("1 kernel runs on for 920 ns (0.1 % of")
+    apart = f"UPDATE {KERNEL} SET streamId = rowid % 40"
+    assert impossible(judge(steady(100, 0), until, apart)) == set()
+
+
+def test_one_endless_kernel_is_seen_without_the_length_of_the_capture(judge: Judge) -> None:
+    endless = f'UPDATE {KERNEL} SET "end" = 1 << 50 WHERE rowid = 50'
+    found = judge(steady(100, 0), endless, "DROP TABLE ANALYSIS_DETAILS")
+    assert impossible(found) == {"stream-overlap"}
+
+
+@pytest.mark.parametrize(("gone", "found"), [(5, set()), (6, {"calls-lost"})])
+def test_a_twentieth_of_the_calls_may_be_missing(judge: Judge, gone: int, found: set[str]) -> None:
+    got = judge(steady(100, 0), f"DELETE FROM {RUNTIME} WHERE rowid BETWEEN 40 AND {39 + gone}")
+    assert impossible(got) == found
+    if found:
+        assert got["calls-lost"].message.startswith(
+            "6 of 100 rows of GPU work (6.0 %) have no CUDA API call"
+        )
+
+
+def test_what_was_launched_before_the_capture_has_no_call(judge: Judge) -> None:
+    """The first rows of a stream, those of a stream without any call, and migrations."""
+    builder = steady(100, 0)
+    for i in range(40):
+        builder.kernel((50 + i) * 10 * US, (50 + i) * 10 * US + US, stream=9, api=None)
+        builder.copy((50 + i) * 10 * US, (50 + i) * 10 * US + US, "unified_h2d", api=None)
+    assert impossible(judge(builder, f"DELETE FROM {RUNTIME} WHERE rowid < 60")) == set()
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_calls_are_missed_on_each_stream(judge: Judge, streams: int) -> None:
+    """The first row with a call of one stream says nothing of another."""
+    for gone, found in ((f"rowid <= {100 - streams}", set()), ("rowid > 94", {"calls-lost"})):
+        apart = f"UPDATE {KERNEL} SET streamId = 7 + rowid % {streams}"
+        got = judge(steady(100, 0), f"DELETE FROM {RUNTIME} WHERE {gone}", apart)
+        assert impossible(got) == found
+
+
+@pytest.mark.parametrize(
+    ("early_ns", "n", "found"),
+    [
+        (1_000_000, 1, set()),
+        (1_000_000, 2, {"rows-before-calls"}),
+        (999_999, 2, set()),
+        (-5_000, 500, set()),
+    ],
+)
+def test_work_runs_after_its_launch(judge: Judge, early_ns: int, n: int, found: set[str]) -> None:
+    call = f"(SELECT start FROM {RUNTIME} WHERE correlationId = {KERNEL}.correlationId)"
+    moved = f"{call} - {early_ns}"
+    change = f'start = {moved}, "end" = {moved} + 9, streamId = 100 + rowid'
+    rows = f"rowid BETWEEN 400 AND {399 + n}"
+    got = judge(steady(1_000, 0), f"UPDATE {KERNEL} SET {change} WHERE {rows}")
+    assert impossible(got) == found
+    if found:
+        assert got["rows-before-calls"].message.startswith(
+            "2 of 1,000 rows of GPU work begin up to 1.0 ms before the call"
+        )
 
 
 @pytest.mark.parametrize("change", ["deviceId = -1", "globalPid = NULL", "globalPid = 0"])

@@ -80,7 +80,7 @@ def test_migrations_and_peer_copies_carry_what_only_they_have(out: Path) -> None
     facts = "streamId, contextId, correlationId > 0, migrationCause, srcDeviceId, dstDeviceId"
     assert query(out, f"SELECT {facts} FROM {MEMCPY} ORDER BY start") == [
         (0, 0, 0, 2, None, None),
-        (20, 1, 1, None, 0, 1),
+        (20, 2, 1, None, 0, 1),
         (20, 1, 1, None, None, None),
     ]
     assert len(query(out, f"SELECT 1 FROM {RUNTIME}")) == 2

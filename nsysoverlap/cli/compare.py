@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @command(
     "0 done, 2 bad usage or unreadable file, 3 inconclusive: a side cannot be trusted or lacks "
     "ranks that cannot be read; the comparison is written all the same",
-    *("output", *STEPPING, "ranks"),
+    *("output", *STEPPING, "accept", "ranks"),
 )
 @click.argument("a", type=FilePath())
 @click.argument("b", type=FilePath())
@@ -29,7 +29,7 @@ def compare(given: Given, a: Path, b: Path, wanted: Wanted) -> None:
     """Compare run B with run A: split, time budget, step time, operations, kernels, findings.
 
     Each of A and B is a trace, a folder of ranks, a JSON report (report --format json) or a
-    baseline. The options apply to traces only.
+    baseline. The options apply to traces only, but --accept to all.
     """
     from ..judge.comparison import compare as compare_reports
 
@@ -52,9 +52,11 @@ def _names(a: Path, b: Path) -> tuple[str, str]:
 def _load(path: Path, given: Given) -> tuple[OverlapReport, bool]:
     """A report from a JSON file, or measured, and whether all its traces could be read."""
     if path.suffix.lower() == ".json":
+        from ..health.blocking import accept
         from ..judge.baseline import read_baseline
 
-        return read_baseline(path).report, True
+        stored = read_baseline(path).report
+        return replace(stored, health=tuple(accept(stored.health, given.accept))), True
     report, errors = replace(given, traces=(path,)).measure()
     for error in errors:
         say(f"Skipped: {one_line(error)}")

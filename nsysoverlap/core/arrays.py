@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,16 @@ def narrow_codes(codes: NDArray[np.signedinteger[Any]]) -> CodeArray:
 def narrow_ids(ids: Int64Array) -> IdArray:
     """Ids (n,) in half the size where that holds them, as CUPTI's own ids usually do."""
     return _narrow(ids, np.int32)
+
+
+def rows_by_key(keys: NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, Int64Array]]:
+    """Each key, rising, and its rows (m,), rising: one pass over keys (n,), however many differ."""
+    order = np.argsort(keys, kind="stable")
+    rising = keys[order]
+    first = np.flatnonzero(np.append(True, rising[1:] != rising[:-1])) if len(keys) else order
+    ends = [*first[1:].tolist(), len(keys)]
+    for begin, end in zip(first.tolist(), ends if len(keys) else (), strict=True):
+        yield int(rising[begin]), order[begin:end]
 
 
 def _narrow(

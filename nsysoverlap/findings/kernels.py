@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..core.arrays import Int64Array
+from ..core.arrays import Int64Array, rows_by_key
 from ..core.formatting import format_bytes, format_ns, format_rate, number_of, short_kernel
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
@@ -95,21 +95,24 @@ FINDERS: tuple[Finder, ...] = (transfer_kernels, hidden_by_other_process)
 def _hidden_by_others(case: DeviceCase) -> tuple[Int64Array, IntervalSet]:
     """Measured time for which each row ran beside compute of other processes only, and when."""
     trace, rows = case.classified.trace, case.rows
-    by_row, spans = np.zeros(len(rows), np.int64), IntervalSet.empty()
     if len(case.device.global_pids) < 2:
-        return by_row, spans
-    pids = np.array([stream.global_pid for stream in trace.streams], np.int64)
-    kernels = trace.kernels
-    compute = case.classified.kernel_role == Role.COMPUTE
-    compute &= trace.stream_device[kernels.stream] == case.device.index
-    for pid in case.device.global_pids:
-        mine = pids[rows.stream] == pid
-        own = compute & (pids[kernels.stream] == pid)
+        return np.zeros(len(rows), np.int64), IntervalSet.empty()
+    compute = case.classified.kernel_rows(case.device.index, Role.COMPUTE)
+    kernels, measured = trace.kernels, case.lanes.compute.intersect(case.window)
+    # All compute, less that of the row's own process: each kernel and row is looked at once.
+    by_row = measured.covered(rows.start_ns, rows.end_ns)
+    by_process = dict(rows_by_key(trace.stream_pid[kernels.stream[compute]]))
+    alone = [IntervalSet.empty()]
+    for pid, mine in rows_by_key(trace.stream_pid[rows.stream]):
+        own = compute[by_process.get(pid, compute[:0])]
         own_compute = IntervalSet.from_spans(kernels.start_ns[own], kernels.end_ns[own])
-        others = case.lanes.compute.subtract(own_compute).intersect(case.window)
-        by_row[mine] = others.covered(rows.start_ns[mine], rows.end_ns[mine])
-        spans = spans.union(rows.select(mine).union.intersect(others))
-    return by_row, spans
+        alone.append(rows.select(mine).union.subtract(own_compute))
+        own_measured = own_compute.intersect(measured)
+        by_row[mine] -= own_measured.covered(rows.start_ns[mine], rows.end_ns[mine])
+    spans = IntervalSet.from_spans(
+        np.concatenate([one.starts for one in alone]), np.concatenate([one.ends for one in alone])
+    )
+    return by_row, spans.intersect(measured)
 
 
 def _kernel_detail(moving: Rows) -> str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified
-from . import capture, content, impossible, losses, unseen
+from ..steps.launches import Launches
+from . import capture, content, impossible, launched, losses, unseen
 from .blocking import accept
 from .subject import Case, Check
 
@@ -29,9 +30,15 @@ CHECKS: tuple[Check, ...] = (
     losses.lost_process,
     impossible.copies_without_time,
     impossible.rows_without_device,
+    impossible.copies_beyond_the_link,
+    impossible.copies_of_other_memory,
+    impossible.contexts_of_two_devices,
     impossible.duplicate_rows,
     impossible.overlap_in_streams,
+    impossible.kernels_in_streams,
     impossible.beyond_capture,
+    launched.lost_calls,
+    launched.rows_before_calls,
     losses.lost_head,
     content.dropped_rows,
     capture.missing_tables,
@@ -53,6 +60,7 @@ CHECKS: tuple[Check, ...] = (
 
 def judge(
     classified: Classified,
+    launches: Launches,
     devices: Sequence[DeviceReport],
     window: Window,
     notes: Sequence[HealthEntry] = (),
@@ -63,7 +71,7 @@ def judge(
     `window` is the time that was measured, `notes` are what earlier stages noticed, `accepted` are
     codes that shall stop nothing.
     """
-    case = Case(classified, devices, window)
+    case = Case(classified, launches, devices, window)
     entries = accept([*notes, *(entry for check in CHECKS for entry in check(case))], accepted)
     entries.sort(key=lambda entry: _SEVERITIES.index(entry.severity))
     name = classified.trace.info.file_name

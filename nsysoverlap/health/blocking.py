@@ -16,17 +16,25 @@ BLOCKING = {
     "graph-opaque": "CUDA graphs recorded as a whole take half of the busy time, or stand beside "
     "no recorded copy (else a warning)",
     "graph-launches-without-rows": "a launch of a CUDA graph left no row",
-    "copies-lost": "an asynchronous copy of 1 µs or more, between the first GPU row of its process "
-    "and its last call with a row, has no row",
+    "copies-lost": "a copy of 1 µs or more, asynchronous or not, between the first GPU row of its "
+    "process and its last call with a row, has no row",
     "launches-lost": "more than 0.1 % of the kernel launches in that time have no row",
     "end-lost": "more than 5 % of all launches and copies follow the last one with a row",
     "process-lost": "a process launched work and has no row, beside others that have",
     "no-api-table": "without CUDA API calls lost rows cannot be noticed",
     "copies-without-time": "a copy moved bytes in no time, or faster than any link",
     "rows-without-device": "a row is on a device below 0, or of no process where others name one",
+    "copies-too-fast": "a copy of 1 MB or more is faster than 1.25 times the peak of its host link",
+    "copies-of-other-memory": "more than 0.1 % of the copies are of a kind that contradicts the "
+    "memory they go from or to",
+    "context-of-two-devices": "rows of one CUDA context are on several devices",
     "duplicate-rows": "a row stands in the export twice",
-    "stream-overlap": "copies and memsets run at once with work of their own stream for more than "
-    "0.1 % of the time",
+    "stream-overlap": "copies and memsets run at once with work of their own stream, or kernels "
+    "with the second next of theirs, for more than 0.1 % of the time",
+    "calls-lost": "more than 5 % of the rows that follow one with a CUDA API call on their stream "
+    "have none",
+    "rows-before-calls": "more than 0.1 % of the rows begin 1 ms or more before the call that "
+    "launched them",
     "rows-beyond-capture": "a row begins before the capture or ends after it",
     "unknown-copy-kind": "a copy is of a kind unknown here",
     "rows-without-timestamp": "a copy has no times",

@@ -11,12 +11,16 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.formatting import format_ns, number_of
 from ..core.intervals import IntervalSet
 from ..result.model import HealthEntry, format_share
+from ..roles.links import link_for
+from ..roles.rules import Role
 from ..trace.contents import Activities, Trace
-from ..trace.cupti import HOST_COPIES, MIGRATIONS
+from ..trace.cupti import HOST_COPIES, MIGRATIONS, CopyKind, MemoryKind
 from .subject import Case
 
 FASTEST_GBPS = 2_000
 """Bytes per ns; twice the fastest host link announced."""
+_LARGE, _ABOVE_PEAK = 1_000_000, 1.25
+_HOST_MEMORY = (MemoryKind.PAGEABLE, MemoryKind.PINNED)
 _ROOM = 1 << 61
 MOST_OVERLAP = 1e-3
 """Share of the busy time of streams in which two rows of one stream may run at once."""
@@ -59,6 +63,78 @@ def rows_without_device(case: Case) -> Iterator[HealthEntry]:
             "error",
             f"{number_of(n, 'row')} of GPU work {'names' if n == 1 else 'name'} no device or no "
             "process that can be.",
+            _EXPORT,
+            count=n,
+        )
+
+
+def contexts_of_two_devices(case: Case) -> Iterator[HealthEntry]:
+    """Rows of one context of a process on several devices: some hide what ran elsewhere."""
+    trace = case.classified.trace
+    devices: dict[tuple[int, int], set[int]] = {}
+    for stream in trace.streams:
+        if stream.context_id > 0:
+            context = stream.global_pid, stream.context_id
+            devices.setdefault(context, set()).add(stream.device_id)
+    n = sum(len(ids) > 1 for ids in devices.values())
+    if n:
+        yield HealthEntry(
+            "context-of-two-devices",
+            "error",
+            f"{number_of(n, 'CUDA context')} {'has' if n == 1 else 'have'} rows on several "
+            "devices, but a context belongs to one.",
+            _EXPORT,
+            count=n,
+        )
+
+
+def copies_beyond_the_link(case: Case) -> Iterator[HealthEntry]:
+    """Copies of 1 MB and more that were faster than the host link of their GPU can be."""
+    trace = case.classified.trace
+    copies, role, n, best = trace.copies, case.classified.copy_role, 0, 0.0
+    took = np.maximum(copies.end_ns - copies.start_ns, 1)
+    on_device = trace.stream_device[copies.stream]
+    for device, report in zip(trace.devices, case.devices, strict=True):
+        known, link = link_for(device.gpu.name), report.link
+        if known is None:
+            continue
+        for direction, peak in (
+            (Role.H2D, max(known.h2d_gbps, link.h2d_gbps or 0)),
+            (Role.D2H, max(known.d2h_gbps, link.d2h_gbps or 0)),
+        ):
+            at = (on_device == device.index) & (role == direction) & (copies.n_bytes >= _LARGE)
+            rate = copies.n_bytes[at] / took[at]
+            n += int(np.count_nonzero(rate > _ABOVE_PEAK * peak))
+            best = max(best, float(rate.max(initial=0)))
+    if n:
+        yield HealthEntry(
+            "copies-too-fast",
+            "error",
+            f"{number_of(n, 'copy', 'copies')} {'was' if n == 1 else 'were'} faster than the "
+            f"host link can be, up to {best:,.0f} GB/s: the times or sizes are wrong.",
+            f"{_EXPORT} If the link is another, say so with [links] in a --config file.",
+            count=n,
+        )
+
+
+def copies_of_other_memory(case: Case) -> Iterator[HealthEntry]:
+    """Copies whose kind contradicts the memory they name: a reload taken for a copy on the GPU."""
+    copies = case.classified.trace.copies
+    from_host, to_host = (
+        np.isin(kind, _HOST_MEMORY) for kind in (copies.src_kind, copies.dst_kind)
+    )
+    kind = copies.copy_kind
+    # Both halves of a copy from GPU to GPU by way of the host name device memory at both ends.
+    wrong = np.isin(kind, (CopyKind.HTOD, CopyKind.HTOA)) & to_host
+    wrong |= np.isin(kind, (CopyKind.DTOH, CopyKind.ATOH)) & from_host
+    wrong |= np.isin(kind, (CopyKind.DTOD, CopyKind.PTOP)) & (from_host | to_host)
+    n = int(np.count_nonzero(wrong))
+    if n > MOST_OVERLAP * len(copies):
+        yield HealthEntry(
+            "copies-of-other-memory",
+            "error",
+            f"{number_of(n, 'copy', 'copies')} {'is' if n == 1 else 'are'} of a kind that "
+            "contradicts the memory they go from or to.",
             _EXPORT,
             count=n,
         )
@@ -146,6 +222,32 @@ def stream_overlap(trace: Trace) -> tuple[int, int]:
         alone += _in_line(others, place, low, width).subtract(line).length
     ran = int((kernels.end_ns - kernels.start_ns)[~kernels.from_graph].sum())
     return moved - alone, ran + moved
+
+
+def kernels_in_streams(case: Case) -> Iterator[HealthEntry]:
+    """Kernels that still run when the second next of their stream begins.
+
+    The next one may begin early (programmatic launch), the one after that waits for both.
+    """
+    kernels = case.classified.trace.kernels
+    at = np.flatnonzero(~kernels.from_graph)
+    at = at[np.argsort(kernels.stream[at], kind="stable")]
+    if len(at) < 3:
+        return
+    stream, start, end = kernels.stream[at], kernels.start_ns[at], kernels.end_ns[at]
+    beyond = np.where(stream[2:] == stream[:-2], end[:-2] - start[2:], 0)
+    together, busy = int(np.maximum(beyond, 0).sum()), int((end - start).sum())
+    if together > MOST_OVERLAP * busy:
+        n = int(np.count_nonzero(beyond > 0))
+        yield HealthEntry(
+            "stream-overlap",
+            "error",
+            f"{number_of(n, 'kernel')} {'runs' if n == 1 else 'run'} on for {format_ns(together)} "
+            f"({format_share(together / busy)} of the time of kernels) after the second next of "
+            f"{'its' if n == 1 else 'their'} stream began, which a stream cannot do.",
+            _EXPORT,
+            count=n,
+        )
 
 
 def _in_line(

@@ -24,14 +24,14 @@ _AGAIN = (
 
 
 def lost_copies(case: Case) -> Iterator[HealthEntry]:
-    """Asynchronous copies that were launched between rows and left none."""
+    """Copies that were launched between rows, asynchronous or not, and left none."""
     found = _where(case, lambda p: p.copies_missing > 0)
     if found:
         n, total = sum(p.copies_missing for p in found), sum(p.n_copies for p in found)
         yield HealthEntry(
             "copies-lost",
             "error",
-            f"{n:,} of {number_of(total, 'asynchronous copy', 'asynchronous copies')}"
+            f"{n:,} of {number_of(total, 'copy', 'copies')}"
             f"{_of(case, found)} {'has' if n == 1 else 'have'} no GPU row: transfers are missing.",
             _AGAIN,
             count=n,
@@ -62,7 +62,7 @@ def lost_end(case: Case) -> Iterator[HealthEntry]:
         yield HealthEntry(
             "end-lost",
             "error",
-            f"The last {n:,} of {total:,} kernel launches and async copies{_of(case, found)} "
+            f"The last {n:,} of {total:,} kernel launches and copies{_of(case, found)} "
             f"({format_share(n / total)}) {'has' if n == 1 else 'have'} no GPU row: the end of the "
             "run is missing.",
             _AGAIN,
@@ -80,7 +80,7 @@ def lost_process(case: Case) -> Iterator[HealthEntry]:
             "process-lost",
             "error",
             f"{number_of(len(found), 'process', 'processes')} ({which}) launched {n:,} kernels and "
-            f"async copies and {'has' if len(found) == 1 else 'have'} not one GPU row.",
+            f"copies and {'has' if len(found) == 1 else 'have'} not one GPU row.",
             _AGAIN,
             count=len(found),
         )
@@ -94,7 +94,7 @@ def lost_head(case: Case) -> Iterator[HealthEntry]:
         yield HealthEntry(
             "head-lost",
             "warning",
-            f"The first {n:,} of {total:,} kernel launches and async copies{_of(case, found)} "
+            f"The first {n:,} of {total:,} kernel launches and copies{_of(case, found)} "
             f"({format_share(n / total)}) {'has' if n == 1 else 'have'} no GPU row: recording "
             "began late.",
             "What ran before the first row is not measured; leave the first steps out with "

@@ -12,14 +12,16 @@ from ..core.records import dataclass
 from ..core.window import Window
 from ..result.model import DeviceReport, HealthEntry
 from ..roles.rules import Classified, Role
+from ..steps.launches import Launches
 from ..trace.contents import Activities
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the checks look at: the classified trace and what was measured of it."""
+    """What the checks look at: the classified trace, what launched it and what was measured."""
 
     classified: Classified
+    launches: Launches
     devices: Sequence[DeviceReport]
     window: Window
 

@@ -68,6 +68,8 @@ class KernelChange:
 class Comparison:
     """What changed from A to B; the most important first. `cautions` say what is unlike.
 
+    `accepted` are the health codes of either side that would have made it inconclusive.
+
     `per_step` says whether amounts are medians over steps. `n_unlike_kernels` counts the names
     launched more often on one side than on the other, whose durations say nothing.
     """
@@ -83,6 +85,7 @@ class Comparison:
     n_unlike_kernels: int
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]
+    accepted: tuple[str, ...] = ()
 
     @property
     def step_time(self) -> Change | None:
@@ -110,6 +113,7 @@ def compare(a: OverlapReport, b: OverlapReport, names: tuple[str, str] = ("A", "
         n_unlike_kernels=n_unlike,
         new_findings=came,
         gone_findings=went,
+        accepted=tuple(dict.fromkeys(e.code for r in (a, b) for e in r.health if e.accepted)),
     )
 
 
@@ -157,9 +161,15 @@ def _cautions(a: OverlapReport, b: OverlapReport) -> tuple[str, ...]:
         for entry in report.health
         if entry.severity == "error"
     ]
+    accepted = [
+        f"{side}: {entry.message}"
+        for side, report in (("A", a), ("B", b))
+        for entry in report.health
+        if entry.accepted
+    ]
     if broken:
         broken.append("Findings are not compared: an inconclusive side cannot tell which it has.")
-    return (*broken, *unlike, *_unlike_models(a, b))
+    return (*broken, *accepted, *unlike, *_unlike_models(a, b))
 
 
 def _over(report: OverlapReport) -> str:

@@ -149,7 +149,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
                 replay=replay,
             ),
         ),
-        health=judge(found.classified, devices, _span(plan, options), plan.notes, options.accepted),
+        health=_health(found, devices, options),
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
@@ -162,9 +162,17 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
 def errors_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
     """What makes the numbers of a trace inconclusive; empty for a trace to be trusted."""
     devices = _measure_devices(found.cases, options.links, 1)
-    span = _span(found.plan, options)
-    health = judge(found.classified, devices, span, found.plan.notes, options.accepted)
+    health = _health(found, devices, options)
     return tuple(entry for entry in health if entry.severity == "error")
+
+
+def _health(
+    found: TraceCases, devices: Sequence[DeviceReport], options: Options
+) -> tuple[HealthEntry, ...]:
+    span = _span(found.plan, options)
+    return judge(
+        found.classified, found.launches, devices, span, found.plan.notes, options.accepted
+    )
 
 
 def _measure_devices(

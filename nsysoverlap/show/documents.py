@@ -137,6 +137,7 @@ class ComparisonFile(Document):
     n_unlike_kernels: Count
     new_findings: tuple[FindingChange, ...]
     gone_findings: tuple[FindingChange, ...]
+    accepted: tuple[str, ...]
 
 
 def comparison_file(result: Comparison) -> ComparisonFile:

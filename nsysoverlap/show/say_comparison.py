@@ -63,6 +63,8 @@ def headline(result: Comparison) -> str:
         change = f"B is {percent} {word}" if step.a != step.b else "the same"
         times = (format_value(as_base(v, step.unit), step.unit) for v in (step.a, step.b))
         parts.append("Step time: {} in A, {} in B ({}).".format(*times, change))
+    if result.accepted:
+        parts.append(f"{', '.join(result.accepted)} ACCEPTED.")
     return " ".join(parts)
 
 

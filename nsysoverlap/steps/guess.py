@@ -8,10 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import BoolArray, Int64Array, rows_by_key
 from ..core.records import dataclass
 from ..roles.rules import Classified, Role
-from ..trace.contents import short_name
+from ..trace.contents import Activities, short_name
 from .projection import StepWindow, last_end
 
 _ALIKE = 0.95
@@ -82,11 +82,11 @@ def guess_steps(classified: Classified) -> tuple[list[Guess], list[int]]:
     """What repeats on each device for each process, and the processes of which nothing does."""
     found, without = [], []
     for device in classified.trace.devices:
+        ran = _Ran(classified, device.index)
         for pid in device.global_pids:
-            work = _Work.of(classified, device.index, pid)
-            if not len(work.rows):
+            if pid not in ran.compute:
                 continue
-            guess = work.guess()
+            guess = _Work.of(ran, pid).guess()
             if guess is None:
                 without.append(pid)
             else:
@@ -105,40 +105,64 @@ class _Pattern:
 
 
 @dataclass(frozen=True)
+class _Ran:
+    """What ran on a device, by process: each row is looked at once, however many there are."""
+
+    classified: Classified
+    device: int
+
+    @cached_property
+    def compute(self) -> dict[int, Int64Array]:
+        """Compute kernels of each process that has any; rising."""
+        rows = self.classified.kernel_rows(self.device, Role.COMPUTE)
+        return self._split(rows, self.classified.trace.kernels)
+
+    @cached_property
+    def tables(self) -> dict[str, dict[int, Int64Array]]:
+        """Rows of each table of each process."""
+        trace = self.classified.trace
+        return {
+            kind: self._split(trace.rows_on(self.device, kind), table)
+            for kind, table in trace.tables.items()
+        }
+
+    def _split(self, rows: Int64Array, table: Activities) -> dict[int, Int64Array]:
+        pids = self.classified.trace.stream_pid[table.stream[rows]]
+        return {pid: rows[mine] for pid, mine in rows_by_key(pids)}
+
+
+@dataclass(frozen=True)
 class _Work:
     """Compute kernels of one process on one device in order of start.
 
     `rows` (n,) indexes the kernels, `name` (n,) numbers their names from 0 in order of appearance.
     """
 
-    classified: Classified
-    device: int
+    ran: _Ran
     global_pid: int
     rows: Int64Array
     name: Int64Array
     n_names: int
 
     @classmethod
-    def of(cls, classified: Classified, device: int, global_pid: int) -> _Work:
-        trace = classified.trace
-        rows = classified.kernel_rows(device, Role.COMPUTE)
-        rows = rows[trace.stream_pid[trace.kernels.stream[rows]] == global_pid]
+    def of(cls, ran: _Ran, global_pid: int) -> _Work:
+        rows = ran.compute[global_pid]
         names, first, name = np.unique(
-            trace.kernels.name[rows], return_index=True, return_inverse=True
+            ran.classified.trace.kernels.name[rows], return_index=True, return_inverse=True
         )
         place = np.empty(len(names), np.int64)
         place[np.argsort(first)] = np.arange(len(names))
-        return cls(classified, device, global_pid, rows, place[name.reshape(-1)], len(names))
+        return cls(ran, global_pid, rows, place[name.reshape(-1)], len(names))
 
     @cached_property
     def starts(self) -> Int64Array:
         """Start of each kernel."""
-        return self.classified.trace.kernels.start_ns[self.rows]
+        return self.ran.classified.trace.kernels.start_ns[self.rows]
 
     @cached_property
     def ends(self) -> Int64Array:
         """End of each kernel."""
-        return self.classified.trace.kernels.end_ns[self.rows]
+        return self.ran.classified.trace.kernels.end_ns[self.rows]
 
     def guess(self) -> Guess | None:
         """The shortest stretch of kernels that repeats and holds most, None where none does.
@@ -214,10 +238,9 @@ class _Work:
     @cached_property
     def _all(self) -> tuple[Int64Array, Int64Array]:
         """Starts and ends of all that the process ran on the device, copies included."""
-        trace, spans = self.classified.trace, []
-        for kind, table in trace.tables.items():
-            rows = trace.rows_on(self.device, kind)
-            rows = rows[trace.stream_pid[table.stream[rows]] == self.global_pid]
+        spans = []
+        for kind, table in self.ran.classified.trace.tables.items():
+            rows = self.ran.tables[kind].get(self.global_pid, self.rows[:0])
             spans.append((table.start_ns[rows], table.end_ns[rows]))
         return np.concatenate([a for a, _ in spans]), np.concatenate([b for _, b in spans])
 
@@ -247,10 +270,10 @@ class _Work:
             return on_host, -one.whole, before
 
         best = min(patterns, key=rank)
-        trace = self.classified.trace
+        trace = self.ran.classified.trace
         name = trace.names[int(trace.kernels.name[self.rows[best.steps[0, 0]]])]
         return Guess(
-            self.device,
+            self.ran.device,
             self.global_pid,
             short_name(name),
             self._borders(best),
@@ -280,10 +303,10 @@ class _Work:
 
         As relief counts: sizes that move both ways, from the end of a D2H to the start of an H2D.
         """
-        trace, copies = self.classified.trace, self.classified.trace.copies
-        rows = trace.rows_on(self.device, "memcpy")
-        rows = rows[trace.stream_pid[copies.stream[rows]] == self.global_pid]
-        role, n_bytes = self.classified.copy_role[rows], copies.n_bytes[rows]
+        classified = self.ran.classified
+        copies = classified.trace.copies
+        rows = self.ran.tables["memcpy"].get(self.global_pid, self.rows[:0])
+        role, n_bytes = classified.copy_role[rows], copies.n_bytes[rows]
         out, back = role == Role.D2H, role == Role.H2D
         both: BoolArray = np.isin(n_bytes, np.intersect1d(n_bytes[out], n_bytes[back]))
         out, back = out & both, back & both

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array
+from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array, rows_by_key
 from ..core.records import dataclass
 from ..trace.contents import Activities, Trace
 from ..trace.host import HostSide, Ranges
 from .stalls import Stalls, stalls_of
 
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _SPARSE = 16
 _ROWS_AT_ONCE = 1 << 20
 
@@ -29,15 +31,15 @@ class Launches:
     def _found(self) -> dict[int, _Calls]:
         """For each process the calls of its correlation ids."""
         host = self._trace.host
-        calls, found = host.calls, {}
-        for process in np.unique(host.thread_pid).tolist():
-            own = host.thread_pid == process
-            mine = calls.correlation_id != 0
-            if not own.all():
-                mine &= own[calls.thread]
-            if mine.any():
-                found[process] = _Calls.of(calls.correlation_id, mine)
-        return found
+        ids, pids = host.calls.correlation_id, np.unique(host.thread_pid).tolist()
+        mine = ids != 0
+        if len(pids) == 1:
+            return {pids[0]: _Calls.of(ids, mine)} if mine.any() else {}
+        return {
+            process: _Calls.of(ids[calls], mine[calls], calls)
+            for process, calls in rows_by_key(host.thread_pid[host.calls.thread])
+            if mine[calls].any()
+        }
 
     @cached_property
     def stalls(self) -> Stalls:
@@ -63,10 +65,14 @@ class Launches:
         rising = row_pid[order]
         # Rows of cut-down exports do not say which process they are of.
         nameless = np.flatnonzero(row_pid == 0)
-        for process, calls in self._by_process.items():
-            low = np.searchsorted(rising, process, side="left")
-            high = np.searchsorted(rising, process, side="right")
-            mine = np.concatenate((order[low:high], nameless)) if process else nameless
+        processes = np.array(list(self._by_process), np.int64)
+        low, high = (np.searchsorted(rising, processes, side=s).tolist() for s in _SIDES)
+        for i, (process, calls) in enumerate(self._by_process.items()):
+            mine = order[low[i] : high[i]] if process else nameless
+            if process and len(nameless):
+                mine = np.concatenate((mine, nameless))
+            if not len(mine):
+                continue
             at = calls.find(correlation[mine])
             result[mine] = np.where(at >= 0, at, result[mine])
         return result
@@ -83,8 +89,11 @@ class _Calls:
     ids: IdArray | None
 
     @classmethod
-    def of(cls, ids: IdArray, mine: BoolArray) -> _Calls:
-        """Of those calls that `mine` picks; where some share an id the first one counts."""
+    def of(cls, ids: IdArray, mine: BoolArray, calls: Int64Array | None = None) -> _Calls:
+        """Of those calls that `mine` picks; where some share an id the first one counts.
+
+        `calls` (n,), rising, are the places of `ids` (n,) where these are not those of all calls.
+        """
         picked = ids[mine]
         low, high = int(picked.min()), int(picked.max())
         if high - low < _SPARSE * len(picked) and len(ids) < 2**31:
@@ -92,10 +101,13 @@ class _Calls:
             # In parts to save memory, backwards so that the first one has the last word.
             for begin in reversed(range(0, len(ids), _ROWS_AT_ONCE)):
                 row = begin + np.flatnonzero(mine[begin : begin + _ROWS_AT_ONCE])[::-1]
-                call[np.subtract(ids[row], low, dtype=np.int64)] = row
+                call[np.subtract(ids[row], low, dtype=np.int64)] = (
+                    row if calls is None else calls[row]
+                )
             return cls(call, low, None)
         order = np.argsort(picked, kind="stable")
-        return cls(np.flatnonzero(mine)[order], 0, picked[order])
+        row = np.flatnonzero(mine)[order]
+        return cls(row if calls is None else calls[row], 0, picked[order])
 
     def find(self, ids: IdArray) -> Int64Array:
         """The call of each id, -1 where there is none."""

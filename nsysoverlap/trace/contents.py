@@ -169,7 +169,7 @@ class TraceInfo:
 
 @dataclass(frozen=True)
 class ProcessLaunches:
-    """Kernel launches and async copies of one process, and those of them without a GPU row.
+    """Kernel launches and copies of one process, and those of them without a GPU row.
 
     Calls that were captured into a graph are left out. `n_copies` and `n_kernels` lie between the
     first GPU row of the process and its last call that has one; `head` are calls before that

@@ -47,7 +47,7 @@ def launch_facts(
 
 def _processes(host: HostSide, rows: _IdsByProcess) -> Iterator[ProcessLaunches]:
     """What became of the launches of each process that has any."""
-    is_copy = _named(host, schema.ASYNC_COPY_API)
+    is_copy = _named(host, schema.ASYNC_COPY_API) | _named(host, schema.BLOCKING_COPY_API)
     counted = is_copy | _named(host, schema.KERNEL_LAUNCH_API)
     counted &= (host.calls.correlation_id != 0) & ~_captured(host)
     nothing = is_copy & (host.calls.end_ns - host.calls.start_ns < _SHORTEST_COPY_NS)

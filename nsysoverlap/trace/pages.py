@@ -310,12 +310,14 @@ def _varint(buffer: UInt8Array, at: Int64Array) -> tuple[Int64Array, Int64Array]
     value, after = (byte & 0x7F).astype(np.int64), at + 1
     for _ in range(7):
         if not len(more):
-            return value, after
+            break
         byte = buffer[after[more]]
         value[more] = value[more] << 7 | byte & 0x7F
         after[more] += 1
         more = more[byte >= 0x80]
-    raise UnusualError
+    if len(more):
+        raise UnusualError
+    return value, after
 
 
 def _varint_of_one_length(

@@ -23,7 +23,9 @@ MEM_KIND_NAMES = (
 
 
 class Place(TypedDict, total=False):
-    """Where something ran; the defaults are device 0, stream 7, pid 1000, context 1, vm 1."""
+    """Where something ran; the defaults are device 0, stream 7, pid 1000, vm 1, and
+    context 1 of device 0, 2 of device 1, and so on.
+    """
 
     device: int
     stream: int

@@ -287,7 +287,7 @@ class TraceBuilder(CaptureRows):
             "start": start,
             "end": end,
             "deviceId": device,
-            "contextId": place.get("context", 1),
+            "contextId": place.get("context", 1 + device),
             "greenContextId": 0,
             "streamId": place.get("stream", 7),
             "correlationId": correlation,

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from nsysoverlap.core.formatting import format_ns
+from nsysoverlap.result.numbers import format_share
+from nsysoverlap.run.analysis import Options, analyze_trace
+from nsysoverlap.trace.load import read_trace
 
 from ..tracebuilder import TraceBuilder, draw
 from .kit import MS, drawn, fired, only
@@ -167,3 +175,58 @@ def test_how_much_may_be_hidden_by_others(
     builder.kernel(0, length_us * 1000, pid=2)
     found = fired(drawn(tmp_path, builder), "hidden-by-other-process")
     assert [finding.severity for finding in found] == severity
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_hidden_by_others_equals_a_count_of_instants(tmp_path: Path, seed: int) -> None:
+    choose, length = random.Random(seed), 60
+    builder = shared()
+    computes, moves = np.zeros((3, length), np.bool_), []
+    for pid in (1, 2, 3):
+        builder.cuda_device(0, 0, pid)
+        for stream in range(choose.randint(1, 5)):
+            start = choose.randrange(length - 12)
+            end = start + choose.randint(1, 12)
+            if choose.random() < 0.5:
+                builder.kernel(start * MS, end * MS, pid=pid, stream=stream)
+                computes[pid - 1, start:end] = True
+            else:
+                builder.copy(start * MS, end * MS, "d2h", pid=pid, stream=stream + 20)
+                moves.append((pid - 1, start, end))
+    builder.copy(0, 2 * MS, "d2h", pid=1, stream=40)
+    builder.kernel(0, MS, pid=2, stream=41)
+    computes[1, :1] = True
+    moves.append((0, 0, 2))
+    hidden, total, by_row = np.zeros(length, np.bool_), np.zeros(length, np.bool_), []
+    for pid, start, end in moves:
+        row = np.zeros(length, np.bool_)
+        row[start:end] = True
+        total |= row
+        row &= computes.any(axis=0) & ~computes[pid]
+        hidden |= row
+        by_row.append(int(row.sum()))
+    finding = only(drawn(tmp_path, builder), "hidden-by-other-process")
+    share = format_share(int(hidden.sum()) / int(total.sum()))
+    assert finding.detail.startswith(f"{format_ns(int(hidden.sum()) * MS)}, {share} of the tra")
+    assert f"{format_ns(max(by_row) * MS)} of it beside" in finding.evidence[0].text
+
+
+@pytest.mark.slow
+def test_processes_of_one_gpu_cost_what_their_rows_cost(tmp_path: Path) -> None:
+    """Four times the processes take at most four times the time and a little."""
+    took = []
+    for n in (1_000, 4_000):
+        builder = TraceBuilder()
+        for i in range(4 * n):
+            at = 3_000 * i
+            builder.copy(at, at + 1_000, pid=1_000 + i % n, stream=20)
+            builder.kernel(at + 500, at + 2_000, f"gemm_{i // n}", pid=1_000 + i % n, stream=7)
+        path = builder.write(tmp_path / f"{n}.sqlite")
+        tries = []
+        for _ in range(2):
+            before = time.process_time()
+            report = analyze_trace(read_trace(path), Options())
+            tries.append(time.process_time() - before)
+        assert report.devices[0].h2d.n == 4 * n
+        took.append(min(tries))
+    assert took[1] < 5 * took[0], took

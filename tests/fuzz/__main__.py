@@ -1,7 +1,8 @@
 """Run the fuzzer for a while: `python -m tests.fuzz --seconds 600`.
 
-Guided by coverage where atheris is installed (an x86-64 development tool), at random otherwise.
-A failure is written to `--folder` as the bytes that caused it, and `--replay FILE` runs it again.
+Guided by coverage where atheris is installed (it is made for x86-64), at random otherwise, from a
+seed that is printed. A failure is written to `--folder` as the bytes that caused it, and
+`--replay FILE` runs it again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="bytes that caused a failure")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    atheris = _atheris()
+    seed = random.randrange(2**31) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}", flush=True)
+    atheris = None if arguments.cases is not None else _atheris()
     guided = atheris.instrument_imports(include=["nsysoverlap"]) if atheris else nullcontext()
     with guided:
         from .damage import bases, check, damage
@@ -50,10 +53,10 @@ def main() -> int:
             print(one(arguments.replay.read_bytes()))
             return 0
         if arguments.cases is not None:
-            return _cases(one, arguments.cases, arguments.seed, path)
+            return _cases(one, arguments.cases, seed, path)
         if atheris is None:
-            return _random(one, arguments.seconds, arguments.folder)
-        return _guided(atheris, one, arguments.seconds, arguments.folder)
+            return _random(one, arguments.seconds, seed, arguments.folder)
+        return _guided(atheris, one, arguments.seconds, seed, arguments.folder)
 
 
 def _atheris() -> Any:
@@ -64,7 +67,9 @@ def _atheris() -> Any:
         return None
 
 
-def _guided(atheris: Any, one: Callable[[bytes], str], seconds: float, folder: Path) -> int:
+def _guided(
+    atheris: Any, one: Callable[[bytes], str], seconds: float, seed: int, folder: Path
+) -> int:
     def quietly(data: bytes) -> None:
         one(data)
 
@@ -72,6 +77,7 @@ def _guided(atheris: Any, one: Callable[[bytes], str], seconds: float, folder: P
     corpus.mkdir(exist_ok=True)
     flags = [
         f"-max_total_time={int(seconds)}",
+        f"-seed={seed}",
         f"-artifact_prefix={folder}/",
         *("-max_len=400", "-len_control=0", "-timeout=60"),
     ]
@@ -81,10 +87,8 @@ def _guided(atheris: Any, one: Callable[[bytes], str], seconds: float, folder: P
     return 0
 
 
-def _cases(one: Callable[[bytes], str], n: int, seed: int | None, path: Path) -> int:
+def _cases(one: Callable[[bytes], str], n: int, seed: int, path: Path) -> int:
     """Damage drawn from a seed; says what took longest and most memory. 1 where anything failed."""
-    seed = random.randrange(2**32) if seed is None else seed
-    print(f"seed {seed}", flush=True)
     choose, outcomes, failures = random.Random(seed), Counter[str](), 0
     longest, largest = 0.0, 0
     for i in range(n):
@@ -104,8 +108,8 @@ def _cases(one: Callable[[bytes], str], n: int, seed: int | None, path: Path) ->
     return int(bool(failures) or longest > MOST_SECONDS or peak > 300 + 20 * largest / 1e6)
 
 
-def _random(one: Callable[[bytes], str], seconds: float, folder: Path) -> int:
-    choose, outcomes, failures = random.Random(), Counter[str](), 0
+def _random(one: Callable[[bytes], str], seconds: float, seed: int, folder: Path) -> int:
+    choose, outcomes, failures = random.Random(seed), Counter[str](), 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         data = choose.randbytes(choose.randint(4, 200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_memory_is_measured_without_what_the_parent_held() -> None:
 
 
 SEED = "20261201"
+
+
+@pytest.mark.slow
+def test_damage_that_coverage_guides(tmp_path: Path) -> None:
+    """Half a minute from one seed, printed with what fails; at random where atheris is missing."""
+    words = ["--seconds", "30", "--seed", SEED, "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.fuzz", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    print(said)
+    assert done.returncode == 0, said
+    assert f"seed {SEED}" in done.stdout
+    guided = importlib.util.find_spec("atheris") is not None
+    assert ("cov: " in said) == guided, said
 
 
 @pytest.mark.slow
