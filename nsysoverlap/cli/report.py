@@ -77,8 +77,9 @@ def _curve(given: Given) -> CurveBuilder:
 
 def _drawn(timeline: TimelineBuilder, result: OverlapReport) -> Any:
     from ..result.evidence import evidence_stretches
+    from ..result.worst import worst_device
 
-    return timeline.build(closeups=evidence_stretches(result))
+    return timeline.build(closeups=evidence_stretches(result), opened=worst_device(result))
 
 
 def _known_finding(wanted: str) -> str:
