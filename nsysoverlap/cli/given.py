@@ -173,12 +173,7 @@ class Given:
                 keep, on_kept = curve.beside(timelines_of), curve.taken_with(timeline.add)
         with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
             report, unreadable = analyze_many(
-                paths,
-                self.options,
-                jobs=self.jobs,
-                dask=self.dask,
-                keep=keep,
-                on_kept=on_kept,
+                paths, self.options, jobs=self.jobs, dask=self.dask, keep=keep, on_kept=on_kept
             )
         found = accept(rank_health(self.traces, paths, report, wanted), self.options.accepted)
         found += report.health
