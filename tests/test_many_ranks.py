@@ -21,10 +21,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysoverlap.cli import main
-from nsysoverlap.core.errors import NsysOverlapError, TraceFileError, UsageError
+from nsysoverlap.core.errors import TraceFileError, UsageError
 from nsysoverlap.result.model import Gpu, OverlapReport
 from nsysoverlap.run.analysis import Options
 from nsysoverlap.run.many import analyze_many, find_traces, try_file
+from nsysoverlap.run.outcomes import Outcome
 from nsysoverlap.run.pool import run_pool
 from nsysoverlap.run.rank_names import rank_in, ranks_by_difference
 from nsysoverlap.show.blocks import Table
@@ -192,9 +193,7 @@ def test_report_names_and_skips_a_broken_rank_unless_strict(tmp_path: Path) -> N
     assert run("gate", tmp_path, "--min-hidden", "0", "--jobs", "2").exit_code == 3
 
 
-def kill_own_process(
-    path: Path, options: Options, name: str, threads: int
-) -> OverlapReport | NsysOverlapError:
+def kill_own_process(path: Path, options: Options, name: str, threads: int) -> Outcome:
     """As `try_file`, but reading rank 2 costs the process its life."""
     if name == "rank2.sqlite":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -368,9 +367,7 @@ def test_a_cluster_says_what_one_process_says(tmp_path: Path) -> None:
     assert "Skipped: rank4.sqlite" in result.stderr
 
 
-def kill_first_process(
-    path: Path, options: Options, name: str, threads: int
-) -> OverlapReport | NsysOverlapError:
+def kill_first_process(path: Path, options: Options, name: str, threads: int) -> Outcome:
     """As `try_file`, but the first to read rank 2 does not live to tell."""
     mark = path.with_name("killed")
     if name == "rank2.sqlite" and not mark.exists():
@@ -414,9 +411,7 @@ def test_a_trace_that_costs_every_worker_is_an_error(tmp_path: Path) -> None:
     assert all(isinstance(outcome, OverlapReport) for outcome in found.values())
 
 
-def die_as_often_as_dask_bears(
-    path: Path, options: Options, name: str, threads: int
-) -> OverlapReport | NsysOverlapError:
+def die_as_often_as_dask_bears(path: Path, options: Options, name: str, threads: int) -> Outcome:
     """As `try_file`, but for rank 1 four workers are lost, as a neighbour could cost them."""
     if name == "rank1.sqlite":
         with path.with_name("lives").open("a") as lives:

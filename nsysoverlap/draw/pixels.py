@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
+from .host_curve import thin_steps
 
 COLUMNS = 1500
 """Columns over the width of a plot: a pixel each on a picture 2,000 pixels wide."""
@@ -112,13 +113,7 @@ class PixelColumns:
         """
         if len(times) <= 3 * COLUMNS:
             return times, values
-        column = (times - self.start_ns) // self.width_ns
-        order = np.lexsort((values, column))
-        border = np.flatnonzero(np.diff(column))
-        first = np.concatenate(([0], border + 1))
-        last = np.concatenate((border, [len(times) - 1]))
-        kept = np.unique(np.concatenate((order[first], order[last], last)))
-        return times[kept], values[kept]
+        return thin_steps(times, values, (times - self.start_ns) // self.width_ns)
 
 
 def distinct(x: np.ndarray, y: np.ndarray, columns: int = 1000) -> BoolArray:

@@ -15,9 +15,10 @@ from ..core.window import Window
 from ..roles.rules import RuleSet
 from ..steps.projection import StepWindow
 from ..trace.contents import Trace
+from .host_curve import Curve
 from .pixels import COLUMNS, Bars, PixelColumns, every
 from .plot_cases import format_ms, options_for, subject
-from .scene import Curve, DeviceScene, Scene, curve_note, lane_label, timeline_scene
+from .scene import DeviceScene, Scene, curve_note, lane_label, timeline_scene
 from .style import (
     HATCHES,
     INK,

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ..core.arrays import Int64Array
 from ..core.errors import UsageError
 from ..core.formatting import format_bytes, format_ns
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.lanes import TRANSFER_ROLES
-from ..measure.relief import relief_curve
 from ..result.metrics import STEP_MEAN
 from ..result.numbers import Overlap, format_share, share
 from ..steps.projection import StepWindow
+from .host_curve import Curve, host_curve
 from .plot_cases import Subject, device_name
 from .plot_titles import exposed_finding
 from .style import LABELS, legible
@@ -25,19 +22,6 @@ from .timeline import ALWAYS, DIRECTIONS, DeviceTimeline, Lane, device_timeline
 NOTHING = "none"
 MAX_DEVICES = 8
 """Of more, those are drawn that expose most, unless asked otherwise."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Bytes on the host over time, a step function: `n_bytes[i]` from `at_ns[i]` on, shape (n,)."""
-
-    at_ns: Int64Array
-    n_bytes: Int64Array
-
-    @property
-    def peak(self) -> int:
-        """Most bytes on the host at one time."""
-        return int(self.n_bytes.max())
 
 
 @dataclass(frozen=True)
@@ -161,7 +145,7 @@ def _device_scene(case: DeviceCase, subject: Subject) -> DeviceScene:
     notes = {lane.kind: _note(case, lane) for lane in device.lanes}
     # Lanes that are empty in the measured time are left out, but for those one looks for.
     kept = {kind: note for kind, note in notes.items() if note != NOTHING or kind in ALWAYS}
-    return DeviceScene(device_name(case.device), device, kept, _curve(case))
+    return DeviceScene(device_name(case.device), device, kept, host_curve(case))
 
 
 def _note(case: DeviceCase, lane: Lane) -> str:
@@ -175,21 +159,6 @@ def _note(case: DeviceCase, lane: Lane) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{format_share(share(part, whole))} of the time" if part else NOTHING
-
-
-def _curve(case: DeviceCase) -> Curve | None:
-    """What offloading had on the host, above the least of each step (or of the window)."""
-    times, levels = [], []
-    spans = [(step.start_ns, step.end_ns) for step in case.steps] or case.window.pieces()
-    for span in spans:
-        at, level = relief_curve(case.rows, span)
-        times.append(at)
-        levels.append(level - level.min())
-    if not any(level.any() for level in levels):
-        return None
-    # Steps of processes that share a GPU overlap, and so do their curves: a sum would mix them.
-    order = np.argsort(np.concatenate(times), kind="stable")
-    return Curve(np.concatenate(times)[order], np.concatenate(levels)[order])
 
 
 def lane_label(part: str) -> str:

@@ -7,7 +7,7 @@ activities (`timeline_blocks`); how many, and for how much of the block somethin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,8 @@ from ..roles.rules import Role
 from ..steps.projection import StepWindow
 from ..trace.contents import Trace
 from ..trace.cupti import CopyKind
+from .host_curve import Curve, host_curve
+from .timeline_host import HostRow, host_rows
 
 _ROLES = {
     "compute": (Role.COMPUTE,),
@@ -55,7 +57,8 @@ class Lane:
     `kind` is one of `LANES`. `name` indexes the texts of the device and is that of the longest
     activity in the block, `stream` indexes the streams of the trace. `n` counts the activities,
     `busy_ns` is the time during which one of them ran. `n_bytes` and `exposed_ns` are 0 but for
-    transfers, whose `row` is that of `DeviceCase.rows` (of the longest), -1 for the others.
+    transfers, whose `row` is that of `DeviceCase.rows` (of the longest), -1 for the others. Of
+    `n_bytes` so many are `estimated`, those of transfer kernels.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class Lane:
     n: Int64Array
     busy_ns: Int64Array
     n_bytes: Int64Array
+    estimated: Int64Array
     exposed_ns: Int64Array
     row: Int64Array
 
@@ -107,7 +111,8 @@ class DeviceTimeline:
 
     `[start_ns, end_ns)` holds all of its activity. `measured` are the stretches that the report
     speaks of. `exposed` is keyed h2d and d2h. `texts` are what `Lane.name` indexes, `streams` the
-    numbers that CUDA gives to what `Lane.stream` indexes.
+    numbers that CUDA gives to what `Lane.stream` indexes. `curve` and `host` are there only where
+    they are asked for (`with_host`).
     """
 
     trace: str
@@ -119,6 +124,8 @@ class DeviceTimeline:
     exposed: Mapping[str, Stretches]
     texts: Sequence[str]
     streams: Int64Array
+    curve: Curve | None = None
+    host: tuple[HostRow, ...] = ()
 
     def step_name(self, step: StepWindow) -> str:
         """What to call a step: its number, and its process where several share the device."""
@@ -128,10 +135,14 @@ class DeviceTimeline:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All devices of all traces, in the order of the report's; `names` are the texts of all."""
+    """All devices of all traces, in the order of the report's; `names` are the texts of all.
+
+    `opened` is the device to show first.
+    """
 
     names: tuple[str, ...]
     devices: tuple[DeviceTimeline, ...]
+    opened: int = 0
 
 
 def device_timeline(case: DeviceCase, steps: Sequence[StepWindow] | None = None) -> DeviceTimeline:
@@ -158,6 +169,11 @@ def device_timeline(case: DeviceCase, steps: Sequence[StepWindow] | None = None)
     )
 
 
+def with_host(case: DeviceCase) -> DeviceTimeline:
+    """As `device_timeline`, with the bytes on the host and the rows of its threads."""
+    return replace(device_timeline(case), curve=host_curve(case), host=host_rows(case))
+
+
 def _role_lane(case: DeviceCase, kind: str, texts: Sequence[str]) -> Lane:
     trace = case.classified.trace
     columns = []
@@ -171,7 +187,8 @@ def _role_lane(case: DeviceCase, kind: str, texts: Sequence[str]) -> Lane:
     start, end = start[order], end[order]
     one, none, no_row = (_constant(value, len(order)) for value in (1, 0, -1))
     stream = stream[order].astype(np.int64)
-    return Lane(kind, start, end, name[order], stream, one, end - start, none, none, no_row)
+    span = (start, end, name[order], stream, one, end - start)
+    return Lane(kind, *span, none, none, none, no_row)
 
 
 def _constant(value: int, n: int) -> Int64Array:
@@ -212,6 +229,7 @@ def _transfer_lanes(
             _constant(1, len(row)),
             mine.end_ns - mine.start_ns,
             mine.n_bytes + mine.bytes_estimated,
+            mine.bytes_estimated,
             exposed[kind].covered(mine.start_ns, mine.end_ns),
             row,
         )

@@ -10,11 +10,16 @@ import numpy as np
 from ..core.arrays import Int64Array
 from ..core.formatting import short_kernel
 from ..core.intervals import IntervalSet
-from ..measure.case import DeviceCase
-from .timeline import DeviceTimeline, Lane, Stretches, Timeline, device_timeline, picked
+from ..run.analysis import TraceCases
+from .timeline import DeviceTimeline, Lane, Stretches, Timeline, picked, with_host
+from .timeline_host import HostRow
 
 MAX_BLOCKS = 32_000
 """Of all lanes of all devices; some 25 bytes each in a page."""
+MAX_HOST_BLOCKS = 8_000
+"""Of all rows of host threads."""
+MAX_CURVE = 6_000
+"""Points of all curves."""
 MAX_NAMES = 2_000
 MAX_NAME = 120
 RARE_NAME = "(one of many other names)"
@@ -23,42 +28,68 @@ _SCATTER = 2_654_435_761
 """Odd and near 2^32 times the golden ratio: multiples of it modulo 2^32 spread evenly."""
 
 
+def timelines_of(found: TraceCases) -> tuple[DeviceTimeline, ...]:
+    """The devices of a trace, for `TimelineBuilder.add`; may be sent to another process."""
+    return tuple(map(with_host, found.cases))
+
+
 class TimelineBuilder:
     """Collects the devices of one trace after another, then makes the timeline of all."""
 
     def __init__(self) -> None:
         self._devices: list[DeviceTimeline] = []
 
-    def add(self, cases: Iterable[DeviceCase]) -> None:
-        """Take in the devices of a trace; nothing of the trace itself is kept."""
-        self._devices += [device_timeline(case) for case in cases]
+    def add(self, devices: Iterable[DeviceTimeline]) -> None:
+        """Take in the devices of a trace."""
+        self._devices += devices
 
     def build(
-        self, most: int = MAX_BLOCKS, closeups: Sequence[Sequence[tuple[int, int]]] = ()
+        self,
+        most: int = MAX_BLOCKS,
+        closeups: Sequence[Sequence[tuple[int, int]]] = (),
+        opened: int = 0,
     ) -> Timeline:
         """The timeline in about `most` blocks, shared out by what each lane needs.
 
-        `closeups` are stretches of each device's time in which nothing is to be merged.
+        `closeups` are stretches of each device's time in which nothing is to be merged. `opened`
+        is the device that is looked at first: half of the blocks are its own if it needs them.
         """
-        needs = [len(lane) for device in self._devices for lane in device.lanes]
-        needs += [one.n_all for device in self._devices for one in device.exposed.values()]
-        shares = iter(fair_shares(needs, most))
+        shares = _shares([_needs(device) for device in self._devices], most, opened)
+        host_needs = [[len(row.start_ns) for row in d.host] for d in self._devices]
+        host_shares = _shares(host_needs, min(most, MAX_HOST_BLOCKS), opened)
         names = _Names()
         near = [_around(one) for one in closeups] or [[] for _ in self._devices]
-        lanes_of = [
-            tuple(_merged(lane, device, next(shares), names, where) for lane in device.lanes)
-            for device, where in zip(self._devices, near, strict=True)
-        ]
-        exposed_of = [
-            {name: _longest_stretches(one, next(shares)) for name, one in device.exposed.items()}
-            for device in self._devices
-        ]
+        devices = []
+        for i, device in enumerate(self._devices):
+            share = iter(shares[i])
+            lanes = [_merged(lane, device, next(share), names, near[i]) for lane in device.lanes]
+            exposed = {
+                name: _longest_stretches(one, next(share)) for name, one in device.exposed.items()
+            }
+            hosts = [
+                _merged_row(row, most, names)
+                for row, most in zip(device.host, host_shares[i], strict=True)
+            ]
+            curve = device.curve and device.curve.thinned(MAX_CURVE // len(self._devices))
+            devices.append(
+                replace(device, lanes=tuple(lanes), exposed=exposed, host=tuple(hosts), curve=curve)
+            )
         texts = tuple(names.codes)
-        devices = tuple(
-            replace(device, lanes=lanes, exposed=exposed, texts=texts)
-            for device, lanes, exposed in zip(self._devices, lanes_of, exposed_of, strict=True)
-        )
-        return Timeline(texts, devices)
+        return Timeline(texts, tuple(replace(device, texts=texts) for device in devices), opened)
+
+
+def _needs(device: DeviceTimeline) -> list[int]:
+    return [*map(len, device.lanes), *(one.n_all for one in device.exposed.values())]
+
+
+def _shares(needs: Sequence[Sequence[int]], most: int, opened: int) -> list[list[int]]:
+    """`most` blocks shared out over the lanes of all devices, half of them first to one."""
+    if not needs:
+        return []
+    own = fair_shares(needs[opened], most // 2 if len(needs) > 1 else most)
+    rest = [[] if i == opened else list(one) for i, one in enumerate(needs)]
+    others = iter(fair_shares([n for one in rest for n in one], most - sum(own)))
+    return [own if i == opened else [next(others) for _ in one] for i, one in enumerate(rest)]
 
 
 def _around(stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -76,7 +107,7 @@ class _Names:
     def code(self, text: str) -> int:
         """The code of a name, shortened so that both ends are seen."""
         if text not in self._known:
-            short = short_kernel(text, MAX_NAME) or "(no name)"
+            short = short_kernel(text, MAX_NAME).rstrip() or "(no name)"
             if len(self.codes) >= MAX_NAMES and short not in self.codes:
                 short = RARE_NAME
             self._known[text] = self.codes.setdefault(short, len(self.codes))
@@ -104,8 +135,17 @@ def _merged(
         "n": blocks.n,
         "busy_ns": blocks.busy_ns,
         "n_bytes": blocks.summed(lane.n_bytes),
+        "estimated": blocks.summed(lane.estimated),
     }
     return Lane(lane.kind, **columns)
+
+
+def _merged_row(row: HostRow, most: int, names: _Names) -> HostRow:
+    blocks = merge_spans(row.start_ns, row.end_ns, most)
+    used, place = np.unique(row.name[blocks.longest], return_inverse=True)
+    codes = np.array([names.code(row.texts[i]) for i in used.tolist()], np.int64)
+    name = codes[place.reshape(-1)]
+    return replace(row, start_ns=blocks.start_ns, end_ns=blocks.end_ns, name=name, texts=())
 
 
 def _longest_stretches(exposed: Stretches, most: int) -> Stretches:

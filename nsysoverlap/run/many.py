@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..core.errors import NsysOverlapError, TraceFileError
 from ..result.model import OverlapReport
@@ -20,7 +22,7 @@ from ..trace.contents import Trace
 from ..trace.load import read_trace
 from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
 from .analysis import Options, TraceCases, analyze_trace
-from .outcomes import Outcome
+from .outcomes import Kept, Outcome, Work
 from .rank_names import check_distinct, own_rank, rank_of, ranks_by_difference
 
 EXPORT_SUFFIXES = (".sqlite", ".sqlite3")
@@ -30,6 +32,7 @@ WORTH_PROCESSES = 64 << 20
 """Bytes of traces below which starting processes takes longer than it saves."""
 WORTH_THREADS = 8 << 20
 """Bytes of a trace below which one thread is as fast, and needs less of the processor."""
+T = TypeVar("T")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -165,13 +168,19 @@ def try_file(
     options: Options,
     name: str,
     threads: int,
-    on_cases: Callable[[TraceCases], None] | None = None,
+    keep: Callable[[TraceCases], Any] | None = None,
 ) -> Outcome:
-    """As `analyze_file`, with an error that the trace is to blame for as the result."""
+    """As `analyze_file`, with an error that the trace is to blame for as the result.
+
+    With `keep` the result holds what that makes of the trace too.
+    """
+    extras: list[Any] = []
+    on_cases = None if keep is None else lambda found: extras.append(keep(found))
     try:
-        return analyze_file(path, options, name, threads, on_cases)
+        report = analyze_file(path, options, name, threads, on_cases)
     except NsysOverlapError as error:
         return error
+    return Kept(report, extras[0]) if extras else report
 
 
 def analyze_many(
@@ -182,27 +191,37 @@ def analyze_many(
     jobs: int | None = 1,
     dask: str | None = None,
     threads: int = READER_THREADS,
-    on_cases: Callable[[TraceCases], None] | None = None,
+    keep: Callable[[TraceCases], T] | None = None,
+    on_kept: Callable[[T], None] | None = None,
 ) -> tuple[OverlapReport, list[NsysOverlapError]]:
     """One report of all traces that can be read, in the order of `paths`, and the other errors.
 
     `jobs` processes read side by side (None: one a core where the traces are large), or the
     workers of the Dask scheduler at the address `dask`. `threads` read a trace where `jobs` is 1.
-    With `on_cases`, which sees what was measured of each trace, they are read one by one.
+    `on_kept` sees, in order, what `keep`, a function of a module, made of each trace.
     Raises the error itself where no trace can be read, and `TraceFileError` for two of one rank.
     """
     names = names_of(paths)
     check_distinct([(name, rank_of(name)) for name in names])
     outcomes: dict[int, Outcome] = {}
+    work: Work = try_file if keep is None else partial(try_file, keep=keep)
     # Closed, so that an interrupt here ends what still runs at once.
-    with closing(_run(paths, names, options, jobs, dask, threads, on_cases)) as running:
+    with closing(_run(work, paths, names, options, jobs, dask, threads)) as running:
         for i, outcome in running:
             outcomes[i] = outcome
             if on_done is not None:
                 on_done(paths[i])
-    ordered = [outcomes[i] for i in range(len(paths))]
-    reports = [outcome for outcome in ordered if isinstance(outcome, OverlapReport)]
-    errors = [outcome for outcome in ordered if isinstance(outcome, NsysOverlapError)]
+    reports: list[OverlapReport] = []
+    errors: list[NsysOverlapError] = []
+    for outcome in (outcomes.pop(i) for i in range(len(paths))):
+        if isinstance(outcome, Kept):
+            if on_kept is not None:
+                on_kept(outcome.extra)
+            outcome = outcome.report
+        if isinstance(outcome, OverlapReport):
+            reports.append(outcome)
+        else:
+            errors.append(outcome)
     if errors and not reports:
         raise errors[0]
     return _with_ranks(OverlapReport.merge(reports)), errors
@@ -215,27 +234,25 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def _run(
+    work: Work,
     paths: Sequence[Path],
     names: Sequence[str],
     options: Options,
     jobs: int | None,
     dask: str | None,
     threads: int,
-    on_cases: Callable[[TraceCases], None] | None,
 ) -> Generator[tuple[int, Outcome], None, None]:
-    pairs = enumerate(zip(paths, names, strict=True))
-    if on_cases is not None:
-        return ((i, try_file(p, options, name, threads, on_cases)) for i, (p, name) in pairs)
     if dask is not None:
         from .cluster import run_cluster
 
-        return run_cluster(try_file, paths, names, options, dask)
+        return run_cluster(work, paths, names, options, dask)
     n_jobs = min(_jobs_for(paths) if jobs is None else jobs, len(paths))
     if n_jobs > 1:
         from .pool import run_pool
 
-        return run_pool(try_file, paths, names, options, n_jobs)
-    return ((i, try_file(p, options, name, threads)) for i, (p, name) in pairs)
+        return run_pool(work, paths, names, options, n_jobs)
+    pairs = enumerate(zip(paths, names, strict=True))
+    return ((i, work(p, options, name, threads)) for i, (p, name) in pairs)
 
 
 def _jobs_for(paths: Sequence[Path]) -> int:

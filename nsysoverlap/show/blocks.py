@@ -87,6 +87,13 @@ class Section:
     blocks: tuple[Block, ...]
 
 
+def cleaned_table(table: Table) -> Table:
+    """As `cleaned`."""
+    result = cleaned(table)
+    assert isinstance(result, Table)
+    return result
+
+
 def cleaned(block: Block) -> Block:
     """The block with every string made fit to print (see `clean_text`)."""
     return with_texts(block, clean_text)

@@ -13,8 +13,8 @@ from ..core.limits import Unit, format_cell
 from ..result.columns import Column, Row
 from .blocks import Cell, Table
 
-MAX_NAME = 200
-"""Characters of a name on a page."""
+MAX_NAME = 120
+"""Characters of a name on a page, as of one in the timeline."""
 
 
 def table_of(

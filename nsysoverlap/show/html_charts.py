@@ -1,4 +1,4 @@
-"""Geometry of the page's bar charts, in the units of their view boxes."""
+"""The page's bar charts: parts of bars in percent of the longest, which any width can draw."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.formatting import clean_text, format_ns, number_of
-from ..result.device_names import NAMES, device_names
+from ..result.device_names import device_names
 from ..result.model import OverlapReport, TimeBudget, format_share, share
 
-BAR_LEFT, BAR_WIDTH = 190.0, 640.0
-ROW, BAR = 34.0, 20.0
-MIN_LABELLED = 44.0
-"""Segments narrower than this carry no text."""
 MAX_ROWS = 16
 BUDGET_TITLES = {
     "compute": "compute",
@@ -22,19 +18,14 @@ BUDGET_TITLES = {
     "opaque": "opaque CUDA graphs",
     "idle": "idle",
 }
-SPLIT_TITLES = {
-    "compute": "behind compute",
-    "comm": "behind communication only",
-    "transfer": "exposed",
-}
+DIRECTIONS = {"h2d": "H2D", "d2h": "D2H"}
 
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar; `kind` is its class in the style sheet."""
+    """A part of a bar: `kind` its classes in the style sheet, `width` in percent."""
 
     kind: str
-    x: float
     width: float
     text: str
     title: str
@@ -45,7 +36,6 @@ class Row:
     """One bar: what it is of, its parts, and their sum as text."""
 
     label: str
-    y: float
     segments: tuple[BarPart, ...]
     total: str
 
@@ -61,33 +51,35 @@ class BarChart:
     legend: tuple[tuple[str, str], ...]
     note: str = ""
 
-    @property
-    def height(self) -> float:
-        """Height of the view box."""
-        return ROW * len(self.rows) + 4
-
 
 def split_chart(report: OverlapReport) -> BarChart | None:
     """Transfer time of each direction over all devices; None without any."""
-    rows: list[Row] = []
-    totals = {name: report.total(name) for name in ("h2d", "d2h", "both")}
+    totals = {name: report.total(name) for name in DIRECTIONS}
     longest = max(part.wall_ns for part in totals.values())
     if not longest:
         return None
+    rows: list[Row] = []
+    titles: dict[str, str] = {}
     for name, part in totals.items():
-        times = {
-            "compute": part.hidden_by_compute_ns,
-            "comm": part.hidden_by_comm_ns,
-            "transfer": part.exposed_ns,
+        own = {
+            name: f"{DIRECTIONS[name]} behind compute",
+            f"{name} pale": "behind communication only",
+            "transfer": "exposed",
         }
-        rows.append(_row(NAMES[name], len(rows), times, SPLIT_TITLES, longest))
-    both = totals["both"]
+        hidden = (part.hidden_by_compute_ns, part.hidden_by_comm_ns, part.exposed_ns)
+        rows.append(_row(DIRECTIONS[name], dict(zip(own, hidden, strict=True)), own, longest))
+        titles |= own
+    both = report.total("both")
+    apart = sum(part.exposed_ns for part in totals.values()) - both.exposed_ns
     return BarChart(
         "split",
         f"{format_ns(both.exposed_ns)} of {format_ns(both.wall_ns)} of transfer time is exposed",
         _described(rows),
         tuple(rows),
-        _legend(rows, SPLIT_TITLES),
+        _legend(rows, titles),
+        f"The bars hold {format_ns(apart)} more: while both directions ran, time counts once above."
+        if apart
+        else "",
     )
 
 
@@ -105,8 +97,8 @@ def budget_chart(report: OverlapReport) -> BarChart | None:
         shown = sorted(pairs, key=lambda pair: -pair[1].transfer_ns)[:MAX_ROWS]
     longest = max(budget.total_ns for _, budget in shown)
     rows = tuple(
-        _row(clean_text(name), i, _budget_times(budget), BUDGET_TITLES, longest)
-        for i, (name, budget) in enumerate(shown)
+        _row(clean_text(name), budget_times(budget), BUDGET_TITLES, longest)
+        for name, budget in shown
     )
     total = sum((budget for _, budget in pairs), TimeBudget())
     exposed = format_share(share(total.transfer_ns, total.total_ns))
@@ -124,24 +116,20 @@ def budget_chart(report: OverlapReport) -> BarChart | None:
     )
 
 
-def _budget_times(budget: TimeBudget) -> dict[str, int]:
+def budget_times(budget: TimeBudget) -> dict[str, int]:
+    """The parts of a budget in the order in which they are drawn, in ns."""
     return {name: getattr(budget, f"{name}_ns") for name in BUDGET_TITLES}
 
 
-def _row(
-    label: str, place: int, times: dict[str, int], titles: dict[str, str], longest: int
-) -> Row:
+def _row(label: str, times: dict[str, int], titles: dict[str, str], longest: int) -> Row:
     total = sum(times.values())
-    segments, x = [], BAR_LEFT
+    segments = []
     for kind, ns in times.items():
-        width = BAR_WIDTH * ns / longest
-        percent = format_share(share(ns, total))
         if ns:
-            text = percent if width >= MIN_LABELLED else ""
+            percent = format_share(share(ns, total))
             title = f"{label}: {titles[kind]} {format_ns(ns)}, {percent}"
-            segments.append(BarPart(kind, round(x, 2), round(width, 2), text, title))
-        x += width
-    return Row(label, ROW * place, tuple(segments), format_ns(total))
+            segments.append(BarPart(kind, round(100 * ns / longest, 3), percent, title))
+    return Row(label, tuple(segments), format_ns(total))
 
 
 def _described(rows: Sequence[Row]) -> str:
@@ -150,5 +138,10 @@ def _described(rows: Sequence[Row]) -> str:
 
 
 def _legend(rows: Sequence[Row], titles: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """One entry a text, in the order of `titles`, of what is drawn."""
     used = {segment.kind for row in rows for segment in row.segments}
-    return tuple((kind, text) for kind, text in titles.items() if kind in used)
+    texts: dict[str, str] = {}
+    for kind, text in titles.items():
+        if kind in used:
+            texts.setdefault(text, kind)
+    return tuple((kind, text) for text, kind in texts.items())

@@ -15,10 +15,14 @@ from ..core.palette import COLORS, ON_DARK
 from ..judge.comparison import Comparison
 from ..judge.history_store import Trend
 from ..replay.answer import WhatIf
+from ..replay.link_curve import LinkCurve
 from ..result.device_names import device_names
 from ..result.model import OverlapReport
 from .blocks import Block, Section, Table
 from .curve import curve_svg
+from .html_curve import NAME as CURVE
+from .html_curve import TITLE as CURVE_TITLE
+from .html_curve import curve_parts
 from .html_report import Part, report_parts
 from .html_timeline import timeline_json
 from .interface import Layout
@@ -26,17 +30,25 @@ from .sections import sections_of
 from .view import View
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from .sections import Result
 
 MAX_WORD = 12
 """Characters of what needs no room to wrap in."""
-EVERYTHING = View(findings="all", by="stream")
+EVERYTHING = View(findings="all", by="stream", folded=True)
 _CODE = re.compile(r"(`[^`]+`|--[A-Za-z][\w-]*(?:=[\w.:/-]*\w)?)")
 """Splits a text so that commands in backquotes and command line flags are pieces of their own."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMG]?i?B)\b|%)")
 """The space between a number and its unit."""
+_JOINT = re.compile(r"((?<=[\w)\]])(?:[_=:]|/(?!s\b)|[.,](?!\d))+)(?=[\w(\[])")
+"""Where a name may break if it must: behind what joins its words."""
 SCRIPTS = ("theme.js", "tables.js")
-DRAWING = ("timeline-data.js", "timeline-draw.js", "timeline.js")
+DRAWING = (
+    *("timeline-data.js", "timeline-sums.js", "timeline-rows.js", "timeline-blocks.js"),
+    *("timeline-draw.js", "timeline-state.js", "timeline-panels.js", "timeline-input.js"),
+    "timeline.js",
+)
 
 
 @dataclass(frozen=True)
@@ -64,24 +76,33 @@ def paint(result: Result, layout: Layout) -> str:
     env.filters["pieces"] = _CODE.split
     env.filters["number_of"] = number_of
     env.filters["kinds"] = _kinds
-    env.filters["tight"] = lambda text: _UNIT.sub("\u00a0", text)
+    env.filters["soft"] = _soft
     timeline = layout.timeline if isinstance(result, OverlapReport) else None
     scripts = (*SCRIPTS, *(DRAWING if timeline else ()))
     script = "\n".join(loader.get_source(env, name)[0] for name in scripts)
     digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
     names: list[str] = []
+    data: str | None = None
     if isinstance(result, OverlapReport):
         names = [clean_text(name) for name in device_names(result)]
+        data = timeline_json(timeline, result, names) if timeline else None
     text = env.get_template("page.html.j2").render(
         title=clean_text(_title(result)),
         generator=getattr(result, "generator", f"nsysoverlap {__version__}"),
-        sections=_sections(result, names if timeline else []),
+        sections=_sections(result, names if timeline else [], layout.curve),
         style=Markup(_colors() + loader.get_source(env, "page.css")[0]),
         script=Markup(script),
         script_hash=digest,
-        timeline=None if timeline is None else Markup(timeline_json(timeline, names)),
+        timeline=data and Markup(data),
     )
     return "\n".join(line.rstrip() for line in text.strip().split("\n")) + "\n"
+
+
+def _soft(text: str) -> Markup:
+    """Text that breaks at spaces, else behind what joins the words of a name; units stay put."""
+    from markupsafe import Markup, escape
+
+    return Markup(_JOINT.sub(r"\1<wbr>", str(escape(_UNIT.sub("\u00a0", text)))))
 
 
 def _title(result: Result) -> str:
@@ -99,7 +120,7 @@ def _title(result: Result) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} traces"
 
 
-def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
+def _sections(result: Result, drawn: Sequence[str], curve: LinkCurve | None) -> list[PageSection]:
     """Those that hold anything; what is `drawn` are the devices of the timeline."""
     found = []
     for section in sections_of(result, EVERYTHING):
@@ -107,9 +128,12 @@ def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
         if isinstance(result, OverlapReport):
             parts = report_parts(result, section, parts, drawn)
         if isinstance(result, WhatIf) and section.name == "link":
-            parts += [("drawing", svg) for svg in (curve_svg(result),) if svg]
+            svg = curve_svg(result.path, result.sweep, result.enough_link)
+            parts += [("drawing", svg)] if svg else []
         if parts:
             found.append(PageSection(section.name, section.title, tuple(parts)))
+        if curve is not None and section.name == "steps":
+            found.append(PageSection(CURVE, CURVE_TITLE, curve_parts(curve)))
     return found
 
 

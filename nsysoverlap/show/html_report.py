@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.formatting import clean_text, format_bytes, format_ns
-from ..result.device_names import FEW_DEVICES, device_names
+from ..result.device_names import FEW_DEVICES, device_names, rank_name
 from ..result.evidence import evidence_device
 from ..result.metrics import METRICS, STEP_MEAN, Scope
-from ..result.model import Finding, OverlapReport, format_share
+from ..result.model import Evidence, Finding, OverlapReport, format_share
 from ..result.scopes import measure
-from .blocks import Entries, Section, Table, cleaned
+from .blocks import Entries, Section, Table, cleaned_table
 from .html_charts import budget_chart, split_chart
 from .html_steps import StepChart, step_chart
+from .say_findings import alike
 from .say_operations import kernels_table, operations_table
+from .say_ranks import INCONCLUSIVE, ranks_table
 from .say_steps import steps_table
 
 MAX_ROWS = 400
@@ -35,13 +37,28 @@ class Example:
 
 @dataclass(frozen=True)
 class FindingCard:
-    """One finding in words."""
+    """One finding in words; `others` are where else it was found."""
 
     code: str
     severity: str
     title: str
     text: tuple[str, ...]
     examples: tuple[Example, ...]
+    others: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table to sort and to filter; `jumps` are what each row shows in the timeline, or None.
+
+    They hold what follows `data-` in the attributes of a button around the cell `place`. `spread`
+    are rows that stay below, whatever the order.
+    """
+
+    table: Table
+    jumps: tuple[Mapping[str, str | int] | None, ...]
+    place: int = 0
+    spread: tuple[tuple[str, ...], ...] = ()
 
 
 def report_parts(
@@ -53,8 +70,13 @@ def report_parts(
             tables = [("health", part) for _, part in parts if isinstance(part, Table)]
             said = [part for part in parts if not isinstance(part[1], Table)]
             return [*said, *_some("tiles", [_tiles(report)]), *tables]
+        case "ranks":
+            ranks = ranks_table(report)
+            return _sorted(ranks[0], drawn, ranks[1]) if ranks else []
         case "findings":
-            return _some("cards", [_findings(report, section, bool(drawn))])
+            # Beside a table of ranks there is room for titles only.
+            cards = _findings(report, section, bool(drawn))
+            return [("cards", (cards, len(report.traces) < 2))] if cards else []
         case "timeline":
             return [("timeline", drawn)] if drawn else []
         case "transfers":
@@ -62,11 +84,12 @@ def report_parts(
         case "steps":
             charts = list(enumerate(_step_charts(report), 1))
             summary = [_summarised(part, len(report.devices)) for part in parts]
-            return [*_some("steps", charts), *summary, *_whole(steps_table(report, MAX_ROWS))]
+            single = _sorted(steps_table(report, MAX_ROWS), drawn)
+            return [*_some("steps", charts), *summary, *single]
         case "operations":
-            return _whole(operations_table(report, MAX_ROWS))
+            return _sorted(operations_table(report, MAX_ROWS), drawn)
         case "kernels":
-            return _whole(kernels_table(report, MAX_ROWS))
+            return _sorted(kernels_table(report, MAX_ROWS), drawn)
         case "time":
             return [*_some("bars", [budget_chart(report)]), *parts]
     return parts
@@ -76,9 +99,35 @@ def _some(macro: str, shown: Sequence[Any]) -> list[Part]:
     return [(macro, one) for one in shown if one]
 
 
-def _whole(table: Table | None) -> list[Part]:
-    """A table to sort and to filter."""
-    return [("sorted", cleaned(table))] if table else []
+def _sorted(
+    table: Table | None, drawn: Sequence[str], spread: tuple[tuple[str, ...], ...] = ()
+) -> list[Part]:
+    """A table to sort and to filter, its rows leading to the timeline where there is one."""
+    if table is None:
+        return []
+    table = cleaned_table(table)
+    by_step = table.name == "steps" and table.columns[0] == "device"
+    jumps = tuple(_jump(table.name, row, drawn) if drawn else None for row in table.rows)
+    return [("sorted", PageTable(table, jumps, int(by_step), spread))]
+
+
+def _jump(name: str, row: Sequence[str], drawn: Sequence[str]) -> Mapping[str, str | int] | None:
+    """What a row shows, by the words it begins with."""
+    match name:
+        case "operations":
+            direction, _, op = row[0].partition(" ")
+            return {"find": op, "lane": direction.lower()}
+        case "kernels":
+            return {"find": row[0], "lane": row[1]}
+        case "steps" if row[0] in drawn:
+            return {"device": drawn.index(row[0]), "step": f"step {row[1]}"}
+        case "steps" if len(drawn) == 1:
+            return {"device": 0, "step": f"step {row[0]}"}
+        case "ranks":
+            owner = f"{row[0].removesuffix(INCONCLUSIVE)}: "
+            own = [i for i, device in enumerate(drawn) if device.startswith(owner)]
+            return {"device": own[0]} if own else None
+    return None
 
 
 def _summarised(part: Part, n_devices: int) -> Part:
@@ -115,27 +164,29 @@ def _tiles(report: OverlapReport) -> list[tuple[str, str, str]]:
 
 
 def _findings(report: OverlapReport, section: Section, drawn: bool) -> list[FindingCard]:
-    ordered = sorted(report.findings, key=Finding.urgency)
+    groups = alike(sorted(report.findings, key=Finding.urgency))
     lists = [block for block in section.blocks if isinstance(block, Entries)]
     entries = [entry for block in lists for entry in block.entries]
-    return [
-        FindingCard(
-            finding.code,
-            finding.severity,
-            entry.title,
-            entry.text,
-            tuple(
-                Example(
-                    text,
-                    evidence_device(report, row) if drawn else None,
-                    row.start_ns,
-                    row.end_ns,
-                )
-                for text, row in zip(entry.examples, finding.evidence, strict=False)
-            ),
+    ranks = {trace.path: rank_name(trace) for trace in report.traces}
+
+    def example(text: str, row: Evidence) -> Example:
+        device = evidence_device(report, row) if drawn else None
+        return Example(clean_text(text), device, row.start_ns, row.end_ns)
+
+    cards = []
+    for (finding, *others), entry in zip(groups, entries, strict=True):
+        rows = [row for other in others for row in other.evidence[:1]]
+        cards.append(
+            FindingCard(
+                finding.code,
+                finding.severity,
+                entry.title,
+                entry.text,
+                tuple(map(example, entry.examples, finding.evidence)),
+                tuple(example(ranks.get(row.trace or "", row.text), row) for row in rows),
+            )
         )
-        for finding, entry in zip(ordered, entries, strict=True)
-    ]
+    return cards
 
 
 def _step_charts(report: OverlapReport) -> list[StepChart]:

@@ -33,16 +33,20 @@ def findings_section(report: OverlapReport, view: View) -> list[Block]:
         return []
     top = view.findings == "top"
     # Ranks have the same findings, which would leave no room for any other.
-    groups = _alike(ordered) if top else [[finding] for finding in ordered]
+    groups = alike(ordered) if top or view.folded else [[finding] for finding in ordered]
     shown = groups[:N_TOP] if top else groups
     # One example each keeps the report on a screen; who asks for more gets all.
     n_examples = 1 if top else N_EXAMPLES
-    entries = tuple(_entry(report, group, n_examples) for group in shown)
+    entries = tuple(
+        # A page names the others itself, each to be gone to.
+        _entry(report, group[:1] if view.folded else group, n_examples)
+        for group in shown
+    )
     notes = (_costs([group[0] for group in shown]), _rest(sum(map(len, groups[len(shown) :]))))
     return [Entries("Findings", entries, " ".join(note for note in notes if note))]
 
 
-def _alike(ordered: Sequence[Finding]) -> list[list[Finding]]:
+def alike(ordered: Sequence[Finding]) -> list[list[Finding]]:
     """Findings of different traces that differ only in numbers; those of one trace stay apart."""
     groups: dict[tuple[str, str, str, int], list[Finding]] = {}
     seen: Counter[tuple[str, str, str, str | None]] = Counter()

@@ -14,7 +14,8 @@ from ..result.device_names import rank_name
 from ..result.metrics import STEP_MEDIAN
 from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, TraceReport
 from ..result.quantities import BUDGET, OVERLAP
-from .blocks import Block
+from ..result.worst import exposed_of
+from .blocks import Block, Cell, Table
 from .cells import summary_row, table_of
 
 MAX_RANKS = 16
@@ -22,6 +23,8 @@ MAX_RANKS = 16
 SHOWN_OF_MANY = 5
 MAX_DIFFERENCES = 3
 _NOTABLE = 0.05
+INCONCLUSIVE = ", inconclusive"
+"""Behind the name of a rank whose trace cannot be trusted, or has no GPU activity."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def _silent_rows(report: OverlapReport) -> list[str]:
 
 def _name(report: OverlapReport, trace: TraceReport) -> str:
     errors = {entry.trace for entry in report.health if entry.severity == "error"}
-    return f"{rank_name(trace)}{', inconclusive' if trace.path in errors else ''}"
+    return f"{rank_name(trace)}{INCONCLUSIVE if trace.path in errors else ''}"
 
 
 def _gpus(devices: Sequence[DeviceReport]) -> str:
@@ -82,9 +85,7 @@ def _gpus(devices: Sequence[DeviceReport]) -> str:
 
 
 def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
-    exposed = [
-        round(statistics.median(s.both.exposed_ns for s in d.steps)) for d in devices if d.steps
-    ]
+    exposed = [exposed_of(device) for device in devices if device.steps]
     times = [round(statistics.median(s.duration_ns for s in d.steps)) for d in devices if d.steps]
     both = sum((device.both for device in devices), Overlap())
     return RankRow(
@@ -110,6 +111,10 @@ _SHARES: tuple[Column[RankRow], ...] = (
     *lifted(_HIDDEN, lambda row: row.h2d, heading="H2D hidden"),
     *lifted(_HIDDEN, lambda row: row.d2h, heading="D2H hidden"),
     *lifted(_HIDDEN, lambda row: row.both, heading="both hidden"),
+)
+_NAMES: tuple[Column[RankRow], ...] = (
+    Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank"),
+    Column[RankRow]("gpu", Unit.NAME, "", lambda row: row.gpu_ids, "GPU"),
 )
 _STEP = Column[RankRow]("step_ns", Unit.TIME, "", lambda row: row.step_ns, "step time")
 _UNLIKE = named(OVERLAP, "size", "gb_per_s", "hidden_share")
@@ -149,36 +154,59 @@ def ranks_section(report: OverlapReport) -> list[Block]:
     rows, silent = rank_rows(report), _silent_rows(report)
     if len(rows) + len(silent) < 2 or not rows:
         return []
-    has_steps = any(row.step_ns is not None for row in rows)
     shown = list(rows)
     if len(rows) > MAX_RANKS:
         shown = sorted(rows, key=lambda row: -row.exposed_ns)[:SHOWN_OF_MANY]
-    exposed = f"exposed, {STEP_MEDIAN}" if has_steps else "exposed"
-    columns = (
-        *_SHARES,
-        Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
-        *([_STEP] if has_steps else []),
-    )
     title = f"Ranks, {len(rows) + len(silent)}"
     if len(shown) < len(rows):
         title += f", the {len(shown)} most exposed"
-    names = (
-        Column[RankRow]("name", Unit.NAME, "", lambda row: row.name, "rank"),
-        Column[RankRow]("gpu", Unit.NAME, "", lambda row: row.gpu_ids, "GPU"),
-    )
-    table = table_of(title, [*names, *columns], shown, _worst_note(rows) if len(rows) > 1 else "")
-    # Each column for itself.
-    spread = [
-        (name, "", *summary_row(name, columns, rows)[1:]) for name in ("min", "median", "max")
-    ]
+    columns = _columns(rows)
+    table = table_of(title, [*_NAMES, *columns], shown, _worst_note(rows) if len(rows) > 1 else "")
     unknown = [(row, *[NONE] * (len(columns) + 1)) for row in silent]
-    return [replace(table, rows=(*spread, *table.rows, *unknown))]
+    return [replace(table, rows=(*_spread(columns, rows, 1), *table.rows, *unknown))]
+
+
+def ranks_table(report: OverlapReport) -> tuple[Table, tuple[tuple[str, ...], ...]] | None:
+    """All ranks of several, the most exposed first, to sort and to filter; and their spread."""
+    rows, silent = rank_rows(report), _silent_rows(report)
+    if len(rows) + len(silent) < 2 or not rows:
+        return None
+    columns = [c for c in _columns(rows) if any(c.take(row) is not None for row in rows)]
+    names = [name for name in _NAMES if any(name.take(row) for row in rows)]
+    ordered = sorted(rows, key=lambda row: -row.exposed_ns)
+    note = _worst_note(rows) if len(rows) > 1 else ""
+    title = f"Ranks, {len(rows) + len(silent)}"
+    table = table_of(title, [*names, *columns], ordered, note, name="ranks")
+    unknown = [(Cell(row), *[Cell(NONE)] * (len(columns) + len(names) - 1)) for row in silent]
+    spread = _spread(columns, rows, len(names) - 1)
+    return replace(table, rows=(*table.rows, *unknown)), spread
+
+
+def _columns(rows: Sequence[RankRow]) -> list[Column[RankRow]]:
+    stepped = any(row.step_ns is not None for row in rows)
+    exposed = f"exposed, {STEP_MEDIAN}" if stepped else "exposed"
+    return [
+        *_SHARES,
+        Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
+        *([_STEP] if stepped else []),
+    ]
+
+
+def _spread(
+    columns: Sequence[Column[RankRow]], rows: Sequence[RankRow], empty: int
+) -> tuple[tuple[str, ...], ...]:
+    """Least, median and most, each column for itself, behind so many empty cells."""
+    return tuple(
+        (name, *[""] * empty, *summary_row(name, columns, rows)[1:])
+        for name in ("min", "median", "max")
+    )
 
 
 def _worst_note(rows: Sequence[RankRow]) -> str:
     worst = worst_rank(rows)
     if worst.exposed_ns == 0:
         return "No rank has exposed transfers."
+    text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"
     found = [
         f"{d.what} {format_value(d.value, d.unit)} against {format_value(d.others, d.unit)}"
         for d in differences(rows, worst)[:MAX_DIFFERENCES]
@@ -186,7 +214,6 @@ def _worst_note(rows: Sequence[RankRow]) -> str:
     gpus = [row.gpus for row in rows if row is not worst]
     if worst.gpus not in gpus:
         found.insert(0, f"it ran on {worst.gpus}, others on {statistics.mode(gpus)}")
-    text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"
     if not found:
         return f"{text}; otherwise it is like the median of the others."
     return f"{text}. Different from the median of the others: {'; '.join(found)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,21 @@ def _entry(number: int, entry: Entry, layout: Layout) -> Iterator[str]:
             mark = " " * len(mark)
 
 
+def _without_empty(table: Table) -> Table:
+    """The table without columns of numbers in which nothing stands, not even a heading."""
+    kept = [
+        i
+        for i in range(len(table.columns))
+        if i < table.n_words or table.columns[i] or any(row[i] for row in table.rows)
+    ]
+    columns = tuple(table.columns[i] for i in kept)
+    return replace(
+        table, columns=columns, rows=tuple(tuple(row[i] for i in kept) for row in table.rows)
+    )
+
+
 def _table(table: Table, width: int, color: bool) -> Iterator[str]:
+    table = _without_empty(table)
     only_words = table.n_words == len(table.columns)
     rooms = _rooms(table, width)
     rooms += [

@@ -13,12 +13,14 @@ GROUPINGS = ("op", "stream")
 class View:
     """`findings`: top (the five that cost most), all, none, or the code of one.
 
-    `by` adds a longer table of operations (`op`) or one of streams (`stream`). Raises `UsageError`
+    Findings that traces share are one where they are `folded`, as the top ones always are. `by`
+    adds a longer table of operations (`op`) or one of streams (`stream`). Raises `UsageError`
     for another grouping.
     """
 
     findings: str = "top"
     by: str | None = None
+    folded: bool = False
 
     def __post_init__(self) -> None:
         if self.by is not None and self.by not in GROUPINGS:

@@ -9,13 +9,13 @@ from typing import Any
 
 from nsysoverlap.cli.formats import render
 from nsysoverlap.draw.timeline import Timeline
-from nsysoverlap.draw.timeline_blocks import MAX_BLOCKS, TimelineBuilder
+from nsysoverlap.draw.timeline_blocks import MAX_BLOCKS, TimelineBuilder, timelines_of
 from nsysoverlap.result.model import OverlapReport
 from nsysoverlap.run.analysis import Options, analyze_trace
 from nsysoverlap.steps.plan import StepSpec
 from nsysoverlap.trace.load import read_trace
 
-VOID = {"meta", "link", "input", "br", "img", "hr"}
+VOID = {"meta", "link", "input", "br", "img", "hr", "wbr"}
 
 
 def measured(
@@ -24,7 +24,9 @@ def measured(
     """Report and timeline of one trace."""
     builder = TimelineBuilder()
     options = Options(steps=StepSpec(steps))
-    report = analyze_trace(read_trace(path), options, lambda found: builder.add(found.cases))
+    report = analyze_trace(
+        read_trace(path), options, lambda found: builder.add(timelines_of(found))
+    )
     return report, builder.build(most)
 
 
@@ -44,6 +46,7 @@ class Page(HTMLParser):
         self.scripts: list[str] = []
         self.unbalanced: list[str] = []
         self._open: list[str] = []
+        self._joined = False
         self.feed(source)
         self.close()
         self.unbalanced += self._open
@@ -52,6 +55,8 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         if tag not in VOID:
             self._open.append(tag)
+        # A place to break is no space.
+        self._joined = tag == "wbr" and bool(self.text)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
@@ -64,8 +69,11 @@ class Page(HTMLParser):
         inside = self._open[-1] if self._open else ""
         if inside == "script":
             self.scripts.append(data)
+        elif inside != "style" and self._joined:
+            self.text[-1] += data
         elif inside != "style":
             self.text.append(data)
+        self._joined = False
 
     @property
     def shown(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,41 +16,24 @@ from nsysoverlap.core.palette import COLORS, ON_DARK
 from ..hostile import HOSTILE_NAMES, hostile_trace
 from ..tracebuilder import TraceBuilder, build
 from ..traces import h200
-from .conftest import PATIENCE_MS
+from .browserkit import (
+    FIRST_LANE,
+    LANE_LEFT,
+    LANE_STEP,
+    Watched,
+    at,
+    color,
+    column,
+    css_color,
+    drawn,
+    rgb,
+    span,
+)
 from .pages import measured, page_of
 from .test_page import many_steps
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
-
-Open = Callable[[str], "Page"]
-LANE_LEFT, FIRST_LANE, LANE_STEP = 92, 52, 42
-"""Pixels: where the lanes begin, and how far one is below the other."""
-
-
-class Watched:
-    """Pages of one test; whatever went wrong or left the page is kept."""
-
-    def __init__(self, browser: Browser, folder: Path, theme: str = "light") -> None:
-        self.context = browser.new_context(
-            viewport={"width": 1200, "height": 900},
-            color_scheme="dark" if theme == "dark" else "light",
-        )
-        self.context.set_default_timeout(PATIENCE_MS)
-        self.folder = folder
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-
-    def open(self, source: str) -> Page:
-        path = self.folder / "report.html"
-        path.write_text(source, encoding="utf-8")
-        page = self.context.new_page()
-        page.on("console", lambda message: self.problems.append(message.text))
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("dialog", lambda dialog: self.problems.append(dialog.message))
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(path.as_uri())
-        return page
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture
@@ -69,48 +52,6 @@ def unrolled() -> str:
     return page_of(h200("jax_unroll_lhs"))
 
 
-def drawn(page: Page) -> None:
-    """Wait until what was asked for so far is drawn; frames come in the order of asking."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
-
-
-def span(page: Page) -> tuple[int, int]:
-    """What the timeline shows, in ns from its first activity."""
-    drawn(page)
-    canvas = page.locator("#tl-canvas")
-    values = [canvas.get_attribute(f"data-{name}") for name in ("from", "to")]
-    start, end = (int(value) for value in values if value is not None)
-    return start, end
-
-
-def color(page: Page, x: float, y: float) -> tuple[int, ...]:
-    """The colour of the canvas at a point in CSS pixels."""
-    script = """([x, y]) => {
-        const canvas = document.getElementById("tl-canvas");
-        const ratio = canvas.width / canvas.clientWidth;
-        const pixel = document.createElement("canvas").getContext("2d");
-        pixel.drawImage(canvas, -Math.round(x * ratio), -Math.round(y * ratio));
-        return [...pixel.getImageData(0, 0, 1, 1).data];
-    }"""
-    return tuple(page.evaluate(script, [x, y]))
-
-
-def css_color(page: Page, selector: str) -> tuple[int, ...]:
-    """Background of an element, as `color` gives it."""
-    script = """(selector) => {
-        const pen = document.createElement("canvas").getContext("2d");
-        pen.fillStyle = getComputedStyle(document.querySelector(selector)).backgroundColor;
-        pen.fillRect(0, 0, 1, 1);
-        return [...pen.getImageData(0, 0, 1, 1).data];
-    }"""
-    return tuple(page.evaluate(script, selector))
-
-
-def rgb(color: str) -> tuple[int, ...]:
-    """`#rrggbb` as numbers."""
-    return tuple(bytes.fromhex(color.removeprefix("#")))
-
-
 @pytest.mark.parametrize(("system", "colors"), [("light", COLORS), ("dark", ON_DARK)])
 def test_colours_mean_what_they_mean_in_plots(
     browser: Browser, tmp_path: Path, unrolled: str, system: str, colors: dict[str, str]
@@ -121,18 +62,12 @@ def test_colours_mean_what_they_mean_in_plots(
     page.context.close()
 
 
-def column(table: Locator, i: int) -> list[str]:
-    """Shown texts of one column."""
-    cells = table.locator(f"tbody tr:not([hidden]) td:nth-child({i + 1})")
-    return [text.strip() for text in cells.all_inner_texts()]
-
-
 def test_the_page_renders(watched: Watched, unrolled: str) -> None:
     page = watched.open(unrolled)
     assert page.locator("h1").inner_text().startswith("59.5\u00a0% of 477.6\u00a0ms of host")
     findings = analyze(h200("jax_unroll_lhs")).findings
     assert page.locator(".findings > li").count() == len(findings) > 1
-    assert page.locator("svg[role=img]").count() == 3
+    assert page.locator(".chart [role=img]").count() == 3
     assert page.locator("#tl-canvas").bounding_box() is not None
     start, end = span(page)
     assert start <= 0 < 1_233_000_000 < end
@@ -169,7 +104,9 @@ def test_operations_filter(watched: Watched, unrolled: str) -> None:
     assert len(column(table, 0)) == 16
 
 
-def test_wheel_zooms_around_the_pointer_and_drag_pans(watched: Watched, unrolled: str) -> None:
+def test_ctrl_wheel_zooms_around_the_pointer_and_shift_drag_pans(
+    watched: Watched, unrolled: str
+) -> None:
     page = watched.open(unrolled)
     canvas = page.locator("#tl-canvas")
     canvas.scroll_into_view_if_needed()
@@ -178,13 +115,17 @@ def test_wheel_zooms_around_the_pointer_and_drag_pans(watched: Watched, unrolled
     middle = box["x"] + LANE_LEFT + (box["width"] - LANE_LEFT) / 2
     before = span(page)
     page.mouse.move(middle, box["y"] + 100)
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -600)
+    page.keyboard.up("Control")
     zoomed = span(page)
     assert zoomed[1] - zoomed[0] < (before[1] - before[0]) * 0.6
     assert sum(zoomed) / 2 == pytest.approx(sum(before) / 2, abs=(before[1] - before[0]) * 0.02)
+    page.keyboard.down("Shift")
     page.mouse.down()
     page.mouse.move(middle + 200, box["y"] + 100, steps=4)
     page.mouse.up()
+    page.keyboard.up("Shift")
     panned = span(page)
     assert panned[0] < zoomed[0]
     assert panned[1] - panned[0] == pytest.approx(zoomed[1] - zoomed[0], rel=0.01)
@@ -230,8 +171,8 @@ def test_tab_reaches_every_control(watched: Watched, unrolled: str) -> None:
                 " || document.activeElement.textContent.trim()"
             )
         )
-    assert {"skip", "theme", "jump", "tl-device", "tl-step", "tl-canvas"} <= seen
-    assert {"operations-filter", "steps-filter", "Next exposed", "exposed"} <= seen
+    assert {"skip", "theme", "jump", "tl-step", "tl-find", "tl-canvas"} <= seen
+    assert {"operations-filter", "steps-filter", "exposed ▶", "exposed"} <= seen
 
 
 def test_hover_shows_the_activity(watched: Watched, tmp_path: Path) -> None:
@@ -257,12 +198,6 @@ def test_hover_shows_the_activity(watched: Watched, tmp_path: Path) -> None:
     ]
     page.mouse.move(box["x"] + x, box["y"] + FIRST_LANE + 17)
     assert tip.is_hidden()
-
-
-def at(page: Page, width: float, ns: int) -> float:
-    """Pixel of a time on the canvas."""
-    start, end = span(page)
-    return LANE_LEFT + (ns - start) / (end - start) * (width - LANE_LEFT)
 
 
 def test_exposed_parts_are_drawn_where_they_are(watched: Watched, tmp_path: Path) -> None:
@@ -301,11 +236,15 @@ def test_a_click_on_evidence_jumps_to_it(watched: Watched) -> None:
         labels.index(row.device or "")
     )
     assert page.locator("#tl-device").input_value() == str(labels.index(row.device or ""))
-    assert row.text in page.locator("#tl-said").inner_text()
+    said = page.locator("#tl-said").inner_text().replace("\u00a0", " ")
+    assert row.text in said
     assert page.evaluate("() => document.activeElement.id") == "tl-canvas"
     box = page.locator("#tl-canvas").bounding_box()
     assert box is not None
     assert 0 <= box["y"] < 900
+    page.get_by_role("button", name="← Back").click()
+    first = page.locator(".jump").first
+    assert first.evaluate("element => element === document.activeElement")
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
@@ -353,7 +292,7 @@ def test_large_reports_stay_legible(watched: Watched, n: int, devices: int) -> N
     page = watched.open(render(many_steps(n, devices), "html"))
     overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(overflow) <= 0
-    bars = page.locator(".step-chart svg g > g rect")
+    bars = page.locator(".step-chart .column i")
     assert 0 < bars.count() <= 120 * 6
     box = bars.first.bounding_box()
     assert box is not None
@@ -454,11 +393,8 @@ def test_long_names_of_devices_fit_beside_their_bars(watched: Watched) -> None:
     quadro = replace(device.gpu, name="Quadro GP100 with Max-Q Design")
     named = replace(report, devices=(replace(device, gpu=quadro),))
     page = watched.open(render(named, "html"))
-    labels = page.locator("svg text.label").filter(has_text="…").all()
-    assert labels
-    for label in labels:
-        box = label.bounding_box()
-        drawing = label.locator("xpath=ancestor::*[local-name()='svg']").bounding_box()
-        assert box is not None
-        assert drawing is not None
-        assert box["x"] >= drawing["x"]
+    label = page.locator("#budget-chart .bar-label")
+    assert label.inner_text().startswith("Quadro GP100")
+    cut = "element => element.scrollWidth > element.clientWidth"
+    assert not label.evaluate(cut)
+    assert not page.locator("#budget-chart .bar-row").evaluate(cut)

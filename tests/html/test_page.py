@@ -46,7 +46,7 @@ def test_pages_of_real_traces_need_nothing_else(name: str) -> None:
         assert page.of(tag) == []
     assert all("src" not in attributes for attributes in page.of("script"))
     assert [one["href"] for one in page.of("link")] == ["data:,"]
-    assert len(source.encode()) < 600_000
+    assert len(source.encode()) < 1_000_000
 
 
 def test_links_and_labels_lead_somewhere() -> None:
@@ -57,9 +57,9 @@ def test_links_and_labels_lead_somewhere() -> None:
     for _, attributes in page.elements:
         for name in ("for", "aria-labelledby", "aria-describedby"):
             assert set((attributes.get(name) or "").split()) <= ids
-    named = [a for a in page.of("svg") if a.get("role") == "img"]
+    named = [a for _, a in page.elements if a.get("role") == "img"]
     assert len(named) >= 3
-    assert all("aria-labelledby" in attributes for attributes in named)
+    assert all("%" in (attributes["aria-label"] or "") for attributes in named)
 
 
 def test_only_our_script_may_run() -> None:
@@ -162,9 +162,9 @@ def test_several_traces_make_one_page(tmp_path: Path) -> None:
     data = Page(output.read_text(encoding="utf-8")).data
     assert len(data["devices"]) == 3
     assert data["devices"][0]["name"].startswith("micro_hidden.sqlite: ")
-    refused = CliRunner().invoke(main, [*command, "--jobs", "2"])
-    assert refused.exit_code == 2
-    assert "Leave out --jobs" in refused.stderr
+    other = CliRunner().invoke(main, [*command[:-1], str(tmp_path / "b.html"), "--jobs", "2"])
+    assert other.exit_code == 0, other.stderr
+    assert (tmp_path / "b.html").read_bytes() == output.read_bytes()
 
 
 def test_an_inconclusive_trace_still_gives_a_page(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_an_inconclusive_trace_still_gives_a_page(tmp_path: Path) -> None:
 
 
 def test_commands_are_set_as_commands() -> None:
-    source = page_of(h200("jax_fsdp2_events_lost"))
+    source = page_of(h200("jax_fsdp2_events_lost")).replace("<wbr>", "")
     assert 'Capture with <code class="told">nsys profile --trace=cuda,nvtx</code>' in source
     assert "`" not in Page(source).shown
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from nsysoverlap.cli import main
 from nsysoverlap.cli.formats import render
+from nsysoverlap.core.formatting import NONE
 from nsysoverlap.judge.comparison import compare
 from nsysoverlap.judge.evaluate import check
 from nsysoverlap.judge.history_store import Trend, read_runs, record
@@ -90,7 +91,9 @@ def test_the_page_of_two_ranks_shows_ranks_first(tmp_path: Path) -> None:
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows][-2:] == ["rank 0", "rank 1"]
     page = source[source.index('<section id="ranks"') : source.index('<section id="transfers"')]
-    assert all(cell in page for row in table.rows for cell in row)
+    page = page.replace("\u00a0", " ")
+    # Nothing is known of H2D: a page has no such column.
+    assert all(cell in page for row in table.rows for cell in row if cell != NONE)
 
 
 def test_a_page_of_a_gate_without_a_timeline_carries_no_code_for_one() -> None:

@@ -48,6 +48,6 @@
     }));
     const input = holder.querySelector("input");
     const output = holder.querySelector("output");
-    input.addEventListener("input", () => filter(table, input.value, output));
+    if (input) input.addEventListener("input", () => filter(table, input.value, output));
   }
 })();

@@ -1,56 +1,87 @@
+// The timeline at work: what is shown of which device, and where jumps lead.
 (() => {
   const data = timelineData;
   const canvas = document.getElementById("tl-canvas");
   if (!data || !canvas || !data.devices.length) return;
-  const tip = document.getElementById("tl-tip");
-  const said = document.getElementById("tl-said");
-  const deviceChoice = document.getElementById("tl-device");
-  const stepChoice = document.getElementById("tl-step");
+  const element = (name) => document.getElementById(`tl-${name}`);
+  const tip = element("tip"), hint = element("hint"), said = element("said"), back = element("back");
+  const deviceChoice = element("device"), stepChoice = element("step"), find = element("find");
   const LONG = {
     compute: "compute", comm: "communication", d2h: "D2H, hidden", h2d: "H2D, hidden",
     unified: "unified memory", other: "other GPU work", opaque: "CUDA graphs recorded as a whole",
   };
-  const view = { device: data.devices[0], from: 0, to: 1, mark: null };
-  const { LEFT, LANE, TITLES, width, time, laneTop, draw, readColors } = timelineDrawing(data, canvas, view);
   const LEAST = 50;
-  let frame = 0;
+  const view = {
+    device: data.devices[data.opened], from: 0, to: 1, mark: null, pin: null, select: null,
+    rows: [], shown: { streams: false, host: false }, matches: new Set(),
+  };
+  const { made, TITLES } = timelineRows(data);
+  const { scale, draw, readColors } = timelineDrawing(data, canvas, view);
+  const panels = timelinePanels(data, view, TITLES);
+  const state = timelineState(data, view);
+  let frame = 0, origin = null, fading = 0;
 
   function redraw() {
     if (!frame) frame = requestAnimationFrame(() => { frame = 0; draw(); });
   }
 
+  // Whether that moved anything: at the ends of the trace the page may scroll instead.
   function show(start, end) {
     const whole = view.device.to - view.device.from, edge = whole * 0.02;
     const size = Math.min(Math.max(end - start, LEAST), whole + 2 * edge);
-    view.from = Math.min(Math.max(start, view.device.from - edge), view.device.to + edge - size);
-    view.to = view.from + size;
-    hideTip();
+    const from = Math.min(Math.max(start, view.device.from - edge), view.device.to + edge - size);
+    const moved = Math.abs(from - view.from) + Math.abs(from + size - view.to) > size * 1e-6;
+    Object.assign(view, { from, to: from + size });
+    tip.hidden = true;
     redraw();
+    state.keep();
+    return moved;
   }
   const all = () => show(view.device.from, view.device.to);
   const pan = (share) => show(view.from + (view.to - view.from) * share, view.to + (view.to - view.from) * share);
   function zoom(factor, around = (view.from + view.to) / 2) {
     const size = Math.max((view.to - view.from) * factor, LEAST);
     const share = (around - view.from) / (view.to - view.from);
-    show(around - size * share, around + size * (1 - share));
+    return show(around - size * share, around + size * (1 - share));
   }
 
-  function choose(i) {
-    view.device = data.devices[i];
-    deviceChoice.value = i;
+  function layOut() {
+    view.rows = made(view.device, view.shown);
+    for (const box of document.querySelectorAll("[data-rows]")) box.checked = view.shown[box.dataset.rows];
+    redraw();
+  }
+  function pinned(pin) {
+    view.pin = pin;
+    panels.showPin();
+    redraw();
+    state.keep();
+  }
+  function selected(select) {
+    view.select = select;
+    panels.showSums();
+    redraw();
+    state.keep();
+  }
+
+  function choose(device) {
+    view.device = device;
     view.mark = null;
-    stepChoice.replaceChildren(new Option("all", ""), ...view.device.steps.map(([, , label], j) => new Option(label, j)));
-    document.getElementById("tl-step-label").hidden = !view.device.steps.length;
-    const merged = view.device.lanes.filter((lane) => lane.activities > lane.size);
-    const cut = Object.entries(view.device.exposed).filter(([, part]) => part.all > part.size);
+    deviceChoice.value = data.devices.indexOf(device);
+    stepChoice.replaceChildren(new Option("all", ""), ...device.steps.map(([, , label], j) => new Option(label, j)));
+    element("step-label").hidden = !device.steps.length;
+    const merged = device.lanes.filter((lane) => lane.activities > lane.size);
+    const cut = Object.entries(device.exposed).filter(([, part]) => part.all > part.size);
     const jumps = cut.map(([key, part]) =>
-      ` Of ${part.all.toLocaleString("en")} exposed ${TITLES[key]} stretches the ${part.size.toLocaleString("en")} longest can be jumped to.`);
-    document.getElementById("tl-merged").textContent = merged.length
+      ` Of ${data.count(part.all)} exposed ${TITLES[key]} stretches the ${data.count(part.size)} longest can be jumped to.`);
+    element("merged").textContent = merged.length
       ? `Neighbours are drawn as one block where a lane holds more than the page can: ${merged
-        .map((lane) => `${TITLES[lane.kind]} ${lane.activities.toLocaleString("en")} activities in ${lane.size.toLocaleString("en")} blocks`)
+        .map((lane) => `${TITLES[lane.kind]} ${data.count(lane.activities)} activities in ${data.count(lane.size)} blocks`)
         .join(", ")}. The widest gaps are kept; a block is filled as high as it was busy, and hatched as high as it was exposed.${jumps.join("")}`
       : "";
     drawLegend();
+    layOut();
+    pinned(null);
+    selected(null);
     all();
   }
 
@@ -62,48 +93,21 @@
       return li;
     };
     const kinds = view.device.lanes.map((lane) => item(lane.kind, LONG[lane.kind]));
-    document.getElementById("tl-legend").replaceChildren(item("transfer", "exposed transfer"), ...kinds);
-  }
-
-  function blockText(lane, j) {
-    const n = lane.n ? lane.n[j] : 1;
-    const length = lane.end[j] - lane.start[j];
-    const lines = [data.names[lane.name[j]]];
-    if (n > 1) {
-      lines[0] = `${n.toLocaleString("en")} activities, the longest ${lines[0]}`;
-      lines.push(`busy ${data.span(lane.busy[j])} of ${data.span(length)}`);
-    }
-    lines.push(`${TITLES[lane.kind]} on stream ${lane.stream[j]}, ${data.span(length)}`);
-    if (lane.bytes && lane.bytes[j]) {
-      const busy = lane.busy ? lane.busy[j] : length;
-      lines.push(`${data.bytes(lane.bytes[j])} at ${(lane.bytes[j] / Math.max(busy, 1)).toFixed(1)} GB/s`);
-    }
-    if (view.device.exposed[lane.kind]) {
-      lines.push(`exposed ${data.span(lane.exposed ? lane.exposed[j] : 0)}`);
-    }
-    lines.push(`${data.instant(lane.start[j])} to ${data.instant(lane.end[j])} ms`);
-    return lines.join("\n");
+    element("legend").replaceChildren(item("transfer", "exposed transfer"), ...kinds);
   }
 
   function blockAt(px, py) {
-    const i = view.device.lanes.findIndex((_, at) => py >= laneTop(at) && py <= laneTop(at) + LANE);
-    if (i < 0 || px < LEFT) return null;
-    const j = data.at(view.device.lanes[i], time(px), (1.5 * (view.to - view.from)) / width());
-    return j < 0 ? null : { lane: view.device.lanes[i], i, j };
+    const row = view.rows.find((one) => py >= one.top && py <= one.top + one.high);
+    if (!row || px < scale.left()) return null;
+    const slack = (1.5 * (view.to - view.from)) / scale.width();
+    for (const near of [0, slack]) {
+      for (const lane of row.parts) {
+        const j = data.at(lane, scale.time(px), near);
+        if (j >= 0) return { lane, j };
+      }
+    }
+    return null;
   }
-
-  function showTip(event) {
-    const box = canvas.getBoundingClientRect();
-    const px = event.clientX - box.left, py = event.clientY - box.top;
-    const found = blockAt(px, py);
-    if (!found) { hideTip(); return; }
-    tip.textContent = blockText(found.lane, found.j);
-    tip.hidden = false;
-    const left = px + 14 + tip.offsetWidth > canvas.clientWidth ? px - 14 - tip.offsetWidth : px + 14;
-    tip.style.left = `${Math.max(left, 2)}px`;
-    tip.style.top = `${Math.max(Math.min(py + 12, canvas.clientHeight - tip.offsetHeight - 2), 2)}px`;
-  }
-  function hideTip() { tip.hidden = true; }
 
   function focusOn(start, end, text) {
     view.mark = { start, end };
@@ -138,71 +142,148 @@
     view.mark = null;
     stepChoice.value = i;
     show(start, end);
+    selected({ start, end });
     said.textContent = `${label}: ${data.span(end - start)}`;
   }
 
+  // All blocks whose name holds some words, by time; those of the device that is shown.
+  function matching(words) {
+    view.matches = new Set();
+    if (!words) return [];
+    data.names.forEach((name, i) => { if (name.toLowerCase().includes(words)) view.matches.add(i); });
+    const found = [...view.device.lanes, ...(view.shown.host ? view.device.host : [])].flatMap((lane) =>
+      Array.from(lane.name, (name, j) => ({ lane, j, name })).filter(({ name }) => view.matches.has(name)));
+    return found.sort((a, b) => a.lane.start[a.j] - b.lane.start[b.j]);
+  }
+  let matches = [];
+  function searchFor() {
+    matches = matching(find.value.trim().toLowerCase());
+    said.textContent = find.value.trim() ? `${data.count(matches.length)} found; Enter goes to the next.` : "";
+    redraw();
+  }
+  function nextMatch(forward) {
+    if (!matches.length) return;
+    const now = view.pin ? matches.findIndex(({ lane, j }) => lane === view.pin.lane && j === view.pin.j) : -1;
+    const i = now < 0 && !forward ? matches.length - 1 : (now + (forward ? 1 : -1) + matches.length) % matches.length;
+    goTo(matches[i], `${i + 1} of ${data.count(matches.length)}: `);
+  }
+  function goTo({ lane, j }, before = "") {
+    pinned({ lane, j });
+    focusOn(lane.start[j], lane.end[j], before + panels.describe(lane, j).join(", "));
+  }
+
+  // The most exposed, else the longest block of a name; of the device that is shown, else of any.
+  function blockOf(name, kind) {
+    let best = null;
+    for (const device of [view.device, ...data.devices]) {
+      if (best) break;
+      for (const lane of device.lanes.filter((one) => one.kind === kind)) {
+        for (let j = 0; j < lane.size; j++) {
+          const text = data.names[lane.name[j]];
+          if (text !== name && !text.startsWith(`${name} (`)) continue;
+          const weight = lane.exposed ? lane.exposed[j] : lane.end[j] - lane.start[j];
+          if (!best || weight > best.weight) best = { device, lane, j, weight };
+        }
+      }
+    }
+    return best;
+  }
+
+  function jump(button) {
+    const { device, start, end, find: name, lane, step: label } = button.dataset;
+    const block = name === undefined ? null : blockOf(name, lane);
+    if (name !== undefined && !block) { said.textContent = `${name}: drawn within blocks of other names.`; return; }
+    state.leave();
+    origin = button;
+    back.hidden = false;
+    const wanted = block ? block.device : data.devices[Number(device || 0)];
+    if (wanted !== view.device) choose(wanted);
+    if (block) goTo(block);
+    else if (start !== undefined) focusOn(Number(start) - data.origin, Number(end) - data.origin, button.textContent);
+    else if (label !== undefined) showStep(wanted.steps.findIndex(([, , text]) => text.split(",")[0] === label));
+    else { all(); said.textContent = wanted.name; }
+    document.getElementById("timeline").scrollIntoView();
+    canvas.focus({ preventScroll: true });
+  }
+  function goBack() {
+    if (!origin) return;
+    origin.scrollIntoView({ block: "center" });
+    origin.focus({ preventScroll: true });
+    origin = null;
+    back.hidden = true;
+  }
+
+  function restore() {
+    const wanted = state.read(location.hash);
+    if (!wanted) return false;
+    for (const name of Object.keys(view.shown)) view.shown[name] = wanted.rows.includes(name);
+    choose(wanted.device);
+    show(wanted.start, wanted.end);
+    pinned(wanted.pin);
+    selected(wanted.select);
+    return true;
+  }
+
+  const act = {
+    all, pan, zoom, stretch, step, back: goBack,
+    hover: (px, py) => {
+      const found = blockAt(px, py);
+      tip.hidden = !found;
+      if (!found) return;
+      tip.textContent = panels.describe(found.lane, found.j).join("\n");
+      const left = px + 14 + tip.offsetWidth > canvas.clientWidth ? px - 14 - tip.offsetWidth : px + 14;
+      tip.style.left = `${Math.max(left, 2)}px`;
+      tip.style.top = `${Math.max(Math.min(py + 12, canvas.clientHeight - tip.offsetHeight - 2), 2)}px`;
+    },
+    leave: () => { tip.hidden = true; },
+    pin: (px, py) => { tip.hidden = true; pinned(blockAt(px, py)); },
+    select: (one, two) => {
+      tip.hidden = true;
+      selected({ start: Math.round(Math.min(one, two)), end: Math.max(Math.round(Math.max(one, two)), Math.round(Math.min(one, two)) + 1) });
+    },
+    selectView: () => act.select(view.from, view.to),
+    fit: () => {
+      const one = view.pin ? { start: view.pin.lane.start[view.pin.j], end: view.pin.lane.end[view.pin.j] } : view.select;
+      if (one) show(one.start - (one.end - one.start) * 0.1, one.end + (one.end - one.start) * 0.1);
+    },
+    search: () => find.focus(),
+    clear: () => { view.mark = null; tip.hidden = true; pinned(null); selected(null); },
+    explain: () => {
+      hint.hidden = false;
+      clearTimeout(fading);
+      fading = setTimeout(() => { hint.hidden = true; }, 1500);
+    },
+  };
+  timelineInput(canvas, scale, act);
+
   const actions = {
     left: () => pan(-0.25), right: () => pan(0.25), in: () => zoom(0.5), out: () => zoom(2), all,
-    next: () => stretch(true), previous: () => stretch(false),
+    next: () => stretch(true), previous: () => stretch(false), fit: act.fit, sum: act.selectView,
+    unpin: () => pinned(null), unselect: () => selected(null), back: goBack,
   };
-  const keys = {
-    ArrowLeft: actions.left, ArrowRight: actions.right, "+": actions.in, "=": actions.in,
-    "-": actions.out, Enter: actions.in, 0: all, Home: all, n: actions.next, p: actions.previous,
-    "[": () => step(-1), "]": () => step(1), Escape: () => { view.mark = null; hideTip(); redraw(); },
-  };
-  canvas.addEventListener("keydown", (event) => {
-    const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    action();
-  });
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      pan((event.deltaX || event.deltaY) / width());
-    } else {
-      const px = event.clientX - canvas.getBoundingClientRect().left;
-      zoom(1.0015 ** event.deltaY, time(Math.max(px, LEFT)));
-    }
-  }, { passive: false });
-
-  let grabbed = null;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (event.button) return;
-    grabbed = { at: event.clientX, from: view.from, to: view.to };
-    canvas.setPointerCapture(event.pointerId);
-    canvas.classList.add("grabbed");
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!grabbed) { showTip(event); return; }
-    const moved = ((event.clientX - grabbed.at) / width()) * (grabbed.to - grabbed.from);
-    show(grabbed.from - moved, grabbed.to - moved);
-  });
-  const release = () => { grabbed = null; canvas.classList.remove("grabbed"); };
-  canvas.addEventListener("pointerup", release);
-  canvas.addEventListener("pointercancel", release);
-  canvas.addEventListener("pointerleave", hideTip);
-  canvas.addEventListener("dblclick", (event) => {
-    zoom(0.25, time(event.clientX - canvas.getBoundingClientRect().left));
-  });
-
   for (const button of document.querySelectorAll("[data-do]")) {
     button.addEventListener("click", actions[button.dataset.do]);
   }
-  deviceChoice.addEventListener("change", () => choose(Number(deviceChoice.value)));
+  for (const box of document.querySelectorAll("[data-rows]")) {
+    box.addEventListener("change", () => { view.shown[box.dataset.rows] = box.checked; layOut(); state.keep(); });
+  }
+  for (const button of document.querySelectorAll(".jump")) button.addEventListener("click", () => jump(button));
+  deviceChoice.addEventListener("change", () => choose(data.devices[Number(deviceChoice.value)]));
   stepChoice.addEventListener("change", () => {
     if (stepChoice.value === "") all(); else showStep(Number(stepChoice.value));
   });
-  for (const button of document.querySelectorAll(".jump")) {
-    button.addEventListener("click", () => {
-      choose(Number(button.dataset.device));
-      document.getElementById("timeline").scrollIntoView();
-      canvas.focus({ preventScroll: true });
-      focusOn(Number(button.dataset.start) - data.origin, Number(button.dataset.end) - data.origin, button.textContent);
-    });
-  }
+  find.addEventListener("input", searchFor);
+  find.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") { event.preventDefault(); nextMatch(!event.shiftKey); }
+    if (event.key === "Escape") { find.value = ""; searchFor(); canvas.focus({ preventScroll: true }); }
+  });
+  addEventListener("popstate", () => {
+    if (!restore() && !location.hash) choose(data.devices[data.opened]);
+  });
   document.addEventListener("themechange", () => { readColors(); redraw(); });
   new ResizeObserver(redraw).observe(canvas.parentElement);
   readColors();
-  choose(0);
+  choose(view.device);
+  state.begin();
+  if (restore()) document.getElementById("timeline").scrollIntoView();
 })();
