@@ -33,7 +33,8 @@ def render(result: Result, fmt: str, **layout: Any) -> str:
     """A result in one of its formats, ending in a newline.
 
     `layout` holds what `Layout` does: `width` and `color` matter to text only, `view` to text and
-    Markdown of a report, `timeline` to its HTML. Raises `UsageError` for an unknown format.
+    Markdown of a report, `timeline` and `curve` to its HTML. Raises `UsageError` for an unknown
+    format.
     """
     from ..show.interface import Layout
     from ..show.sections import kind_of

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
     from ..roles.config import Config
-    from ..run.analysis import Options
+    from ..run.analysis import Options, TraceCases
+    from ..run.curves import CurveBuilder
     from ..steps.plan import StepSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -148,11 +149,11 @@ class Given:
             check_target(target, [*inputs, *([self.config] if self.config else [])])
 
     def measure(
-        self, timeline: TimelineBuilder | None = None
+        self, timeline: TimelineBuilder | None = None, curve: CurveBuilder | None = None
     ) -> tuple[OverlapReport, list[NsysOverlapError]]:
         """The report of all readable traces and all errors, with progress.
 
-        A `timeline` takes in what is measured.
+        A `timeline` takes in what is measured, and a `curve` beside it.
         """
         from ..health.blocking import accept
         from ..run.many import analyze_many
@@ -162,19 +163,17 @@ class Given:
         paths, errors = self.files
         if self.jobs is not None and self.dask is not None:
             raise UsageError("--jobs and --dask exclude each other.", "Give one of them.")
-        keep, on_kept = None, None
+        keep: Callable[[TraceCases], Any] | None = None
+        on_kept: Callable[[Any], None] | None = None
         if timeline is not None:
             from ..draw.timeline_blocks import timelines_of
 
             keep, on_kept = timelines_of, timeline.add
+            if curve is not None:
+                keep, on_kept = curve.beside(timelines_of), curve.taken_with(timeline.add)
         with progress(f"Reading {paths[0].name if len(paths) == 1 else f'{len(paths)} traces'}"):
             report, unreadable = analyze_many(
-                paths,
-                self.options,
-                jobs=self.jobs,
-                dask=self.dask,
-                keep=keep,
-                on_kept=on_kept,
+                paths, self.options, jobs=self.jobs, dask=self.dask, keep=keep, on_kept=on_kept
             )
         found = accept(rank_health(self.traces, paths, report, wanted), self.options.accepted)
         found += report.health

@@ -15,6 +15,7 @@ from .wanted import Wanted, formats_option
 if TYPE_CHECKING:
     from ..draw.timeline_blocks import TimelineBuilder
     from ..result.model import OverlapReport
+    from ..run.curves import CurveBuilder
 
 
 @command(
@@ -48,13 +49,16 @@ def report(given: Given, wanted: Wanted, by: str | None, findings: str, strict: 
     view = View(_known_finding(findings), by)
     wanted.check(given, given.files[0])
     timeline = _timeline() if "html" in wanted else None
-    result, errors = given.measure(timeline)
+    # Ranks of a run would each have a curve of its own, as if it were alone.
+    curve = _curve(given) if "html" in wanted and len(given.files[0]) == 1 else None
+    result, errors = given.measure(timeline, curve)
     for error in errors:
         say(f"{'Error' if strict else 'Skipped'}: {one_line(error)}")
     if errors and strict:
         raise click.exceptions.Exit(ExitCode.UNUSABLE)
     drawn = _drawn(timeline, result) if timeline else None
-    wanted.write(result, given, view=view, timeline=drawn)
+    swept = curve.curve if curve else None
+    wanted.write(result, given, view=view, timeline=drawn, curve=swept)
     if not result.conclusive:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)
 
@@ -63,6 +67,12 @@ def _timeline() -> TimelineBuilder:
     from ..draw.timeline_blocks import TimelineBuilder
 
     return TimelineBuilder()
+
+
+def _curve(given: Given) -> CurveBuilder:
+    from ..run.curves import CurveBuilder
+
+    return CurveBuilder(given.options.clock)
 
 
 def _drawn(timeline: TimelineBuilder, result: OverlapReport) -> Any:

@@ -39,7 +39,7 @@ def _change_options(function: Callable[..., None]) -> Callable[..., None]:
 @command(
     "0 done, 2 bad usage or unreadable file, 3 nothing can be predicted; what the trace shows and "
     "the reason are written all the same",
-    *("trace", "output", "steps", "config", "kernels"),
+    *("trace", "output", "steps", "config", "kernels", "accept"),
 )
 @formats_option("whatif")
 @_change_options

@@ -9,6 +9,7 @@ from ..core.formatting import format_error
 from ..core.palette import COLORS
 from ..replay.answer import ENOUGH, WhatIf
 from ..replay.questions import Question
+from ..result.metrics import STEP_MEAN
 from ..run.analysis import Options
 from ..run.answers import ask
 from ..trace.contents import Trace
@@ -63,14 +64,14 @@ def draw_whatif(ax: Axes, result: WhatIf) -> None:
         [f"{tick:g}x" for tick in (0.25, 0.5, 1, 2, 4, 8, 16) if times[0] <= tick <= times[-1]],
     )
     ax.set_xlabel("link rate, both directions")
-    ax.set_ylabel("ms a step")
+    ax.set_ylabel(f"ms, {STEP_MEAN}")
     legend_below(ax, [(band, step), bare], ["step, by clock law", "exposed"])
     say(ax, _finding(result), _details(result))
 
 
 def _finding(result: WhatIf) -> str:
     if result.enough_link is None:
-        return f"At no rate shown less than {100 * ENOUGH:.0f} % of the step is exposed"
+        return f"At all rates shown more than {100 * ENOUGH:.0f} % of the step is exposed"
     if result.enough_link <= 1:
         return f"At most {100 * ENOUGH:.0f} % of the step is exposed at the rate of now"
     return f"{result.enough_link:.2g}x the link leaves {100 * ENOUGH:.0f} % of the step exposed"

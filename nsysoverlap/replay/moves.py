@@ -103,6 +103,9 @@ def move_copies(
     order |= _released(graph, matching, moved_h2d, behind, after, earlier, best)
     if window is not None:
         order |= _windowed(moved_d2h, behind, window)
+        # What is not moved either comes back no sooner than it has left.
+        for left, back in zip(matching.d2h.tolist(), matching.h2d.tolist(), strict=True):
+            order.setdefault((left, back), 0)
     gone = np.zeros(graph.n_nodes, np.bool_)
     gone[list(moved)] = True
     kept = ~gone[graph.host.after] & ~(graph.awaited & gone[graph.host.before])

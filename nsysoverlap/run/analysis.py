@@ -159,11 +159,10 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     )
 
 
-def errors_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
-    """What makes the numbers of a trace inconclusive; empty for a trace to be trusted."""
+def health_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
+    """What is to be known of a trace; an error makes its numbers inconclusive."""
     devices = _measure_devices(found.cases, options.links, 1)
-    health = _health(found, devices, options)
-    return tuple(entry for entry in health if entry.severity == "error")
+    return _health(found, devices, options)
 
 
 def _health(

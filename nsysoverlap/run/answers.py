@@ -13,10 +13,8 @@ from ..core.errors import UsageError
 from ..core.garbage import collector_paused
 from ..measure.operations import transfer_labels
 from ..replay.answer import (
-    ENOUGH,
     BoundAnswer,
     ScenarioAnswer,
-    SweepPoint,
     WhatIf,
     bound_answer,
     path_answer,
@@ -25,17 +23,18 @@ from ..replay.answer import (
 )
 from ..replay.bound import copies_per_layer, order_bounds
 from ..replay.engine import CycleError
+from ..replay.link_curve import enough_link, link_points
 from ..replay.path import critical_path
 from ..replay.predict import Prediction, predict
 from ..replay.prepared import Model, build_model
 from ..replay.questions import Question, scenarios, sweep_factors
-from ..replay.scenario import Link, Scenario
+from ..replay.scenario import Scenario
 from ..roles.clock import CALIBRATED_SPREAD, DEFAULT_LAW, ClockLaw, ClockPair
 from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.contents import Trace, short_name
 from ..trace.load import read_trace
-from .analysis import Options, TraceCases, errors_of, trace_cases
+from .analysis import Options, TraceCases, health_of, trace_cases
 from .clock_fit import law_of
 
 DEFAULT = Question(link=("2x",))
@@ -116,15 +115,20 @@ def ask(trace: Trace, options: Options, question: Question, sweep: str | None = 
         model = build_model(cases.classified, cases.launches, cases.plan.windows)
         if isinstance(model, str):
             return _no_model(cases, model)
-        errors = errors_of(cases, options) if model.withheld is None else ()
-        if errors:
+        health = health_of(cases, options)
+        errors = [entry for entry in health if entry.severity == "error"]
+        if errors and model.withheld is None:
             model = replace(model, withheld=errors[0].message.rstrip("."))
-        return _Answering(cases, model, options.clock).answer(asked, factors)
+        accepted = tuple(entry.message.rstrip(".") for entry in health if entry.accepted)
+        return _Answering(cases, model, options.clock, accepted).answer(asked, factors)
 
 
 class _Answering:
-    def __init__(self, cases: TraceCases, model: Model, law: ClockLaw | None) -> None:
+    def __init__(
+        self, cases: TraceCases, model: Model, law: ClockLaw | None, accepted: tuple[str, ...]
+    ) -> None:
         self._cases, self._model, self._law = cases, model, law
+        self._accepted = accepted
 
     def answer(self, asked: Sequence[Scenario], factors: Sequence[float]) -> WhatIf:
         """Everything; of a model that is withheld only what was traced and why."""
@@ -133,7 +137,7 @@ class _Answering:
         run = model.calibrated.run() if may else None
         path = critical_path(model, run) if run else None
         bounds = self._bounds() if may else model.withheld or ""
-        points = self._sweep(factors) if may else ()
+        points = link_points(model, factors, self._law) if may else ()
         return WhatIf(
             path=self._cases.classified.trace.info.file_name,
             basis=self._cases.plan.marker or "",
@@ -151,7 +155,7 @@ class _Answering:
             critical_path=path_answer(path) if path else (),
             critical_ops=path_ops(path, self._kernel_names) if path else (),
             sweep=points,
-            enough_link=_enough(points),
+            enough_link=enough_link(points),
             notes=self._notes(),
         )
 
@@ -221,21 +225,8 @@ class _Answering:
             bound_answer(bound, word) for bound, word in zip(found, (*words, "any"), strict=True)
         )
 
-    def _sweep(self, factors: Sequence[float]) -> tuple[SweepPoint, ...]:
-        points = []
-        for times in factors:
-            link = Link(times)
-            found = self._predict(Scenario(f"link {times:g}x", h2d=link, d2h=link))
-            exposed = found.outcome.exposed_ns("both")
-            points.append(
-                SweepPoint(
-                    times, found.outcome.step_ns, found.step_low_ns, found.step_high_ns, exposed
-                )
-            )
-        return tuple(points)
-
     def _notes(self) -> tuple[str, ...]:
-        notes = []
+        notes = list(self._accepted)
         if "XlaModule" in (self._cases.plan.marker or ""):
             notes.append(_RESCHEDULED)
         if len(self._cases.classified.trace.devices) > len(self._model.borders):
@@ -253,20 +244,6 @@ def is_tested(scenario: Scenario) -> bool:
     """Whether scenarios of its kind were held against a measurement: see docs/whatif.md."""
     plain = Scenario(scenario.name, drop=scenario.drop, notes=scenario.notes)
     return scenario == plain
-
-
-def _enough(points: Sequence[SweepPoint]) -> float | None:
-    """The least multiple of the link, between points by straight lines on the logarithm."""
-    for i, point in enumerate(points):
-        if point.exposed_ns <= ENOUGH * point.step_ns:
-            if i == 0:
-                return point.times
-            before = points[i - 1]
-            high = before.exposed_ns / before.step_ns - ENOUGH
-            low = point.exposed_ns / point.step_ns - ENOUGH
-            share = high / (high - low) if high > low else 1.0
-            return float(before.times * (point.times / before.times) ** share)
-    return None
 
 
 def _no_model(cases: TraceCases, reason: str) -> WhatIf:

@@ -6,17 +6,15 @@ import html
 import math
 from collections.abc import Sequence
 
-from ..core.formatting import format_ns
 from ..core.palette import COLORS, ON_DARK
-from ..replay.answer import ENOUGH, SweepPoint, WhatIf
+from ..replay.answer import ENOUGH, SweepPoint
 
 _WIDTH, _HEIGHT = 720.0, 260.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 110.0, 20.0, 40.0
 
 
-def curve_svg(result: WhatIf) -> str:
+def curve_svg(path: str, points: Sequence[SweepPoint], enough_link: float | None) -> str:
     """Step (a band from low to high) and exposed time over the link rate; '' without a sweep."""
-    points = result.sweep
     if len(points) < 2:
         return ""
     high = max(point.step_high_ns for point in points) or 1
@@ -36,9 +34,9 @@ def curve_svg(result: WhatIf) -> str:
     exposed = [(point.times, point.exposed_ns) for point in points]
     step, transfer = (f"light-dark({COLORS[k]}, {ON_DARK[k]})" for k in ("compute", "exposed"))
     marks = [_mark(x(1.0), "now")] if points[0].times <= 1 <= points[-1].times else []
-    if result.enough_link is not None:
-        label = f"{100 * ENOUGH:.0f} % exposed: {result.enough_link:.2g}x"
-        marks.append(_mark(x(result.enough_link), label, 14.0))
+    if enough_link is not None:
+        label = f"{100 * ENOUGH:.0f} % exposed: {enough_link:.2g}x"
+        marks.append(_mark(x(enough_link), label, 14.0))
     parts = [
         f'<polygon points="{line(low)} {line(top[::-1])}" style="fill:{step};opacity:.35"/>',
         f'<polyline points="{line(low)}" style="fill:none;stroke:{step};stroke-width:2"/>',
@@ -49,7 +47,7 @@ def curve_svg(result: WhatIf) -> str:
         _label(_WIDTH - _RIGHT + 6, y(low[-1][1]) + 4, "step"),
         _label(_WIDTH - _RIGHT + 6, y(exposed[-1][1]) + 4, "exposed"),
     ]
-    title = html.escape(f"Step and exposed time against the link rate, {result.path}")
+    title = html.escape(f"Step and exposed time against the link rate, {path}")
     return (
         f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img" aria-label="{title}" '
         f'style="max-width:100%;font:12px system-ui,sans-serif">\n'
@@ -66,14 +64,26 @@ def _axes(points: Sequence[SweepPoint], x, y, high: int) -> list[str]:  # type: 
         for tick in inside[:: max(1, len(inside) // 8)]
     ]
     rules = []
-    for share in (0.0, 0.5, 1.0):
-        at = y(share * high)
+    for tick in _round_ticks(high):
+        at = y(tick)
         rules.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}" '
             'style="stroke:currentColor;opacity:.2"/>'
         )
-        rules.append(_label(_LEFT - 6, at + 4, format_ns(round(share * high)), "end"))
+        rules.append(_label(_LEFT - 6, at + 4, _tick_text(tick), "end"))
     return [*rules, *labels]
+
+
+def _round_ticks(high: int, most: int = 5) -> range:
+    """Round times from 0 to at most `high`, in ns."""
+    power = 10 ** max(0, len(str(high)) - 2)
+    step = next(n * power for n in (1, 2, 5, 10, 20, 50) if n * power * most >= high)
+    return range(0, high + 1, step)
+
+
+def _tick_text(ns: int) -> str:
+    unit, name = (10**6, "ms") if ns >= 10**6 or not ns else (10**3, "µs")
+    return f"{ns / unit:g} {name}"
 
 
 def _mark(at: float, text: str, lower: float = 0.0) -> str:

@@ -15,10 +15,14 @@ from ..core.records import dataclass
 from ..judge.comparison import Comparison
 from ..judge.history_store import Trend
 from ..replay.answer import WhatIf
+from ..replay.link_curve import LinkCurve
 from ..result.device_names import device_names
 from ..result.model import OverlapReport
 from .blocks import Block, Section, Table
 from .curve import curve_svg
+from .html_curve import NAME as CURVE
+from .html_curve import TITLE as CURVE_TITLE
+from .html_curve import curve_parts
 from .html_report import Part, report_parts
 from .html_timeline import timeline_json
 from .interface import Layout
@@ -85,7 +89,7 @@ def paint(result: Result, layout: Layout) -> str:
     text = env.get_template("page.html.j2").render(
         title=clean_text(_title(result)),
         generator=getattr(result, "generator", f"nsysoverlap {__version__}"),
-        sections=_sections(result, names if timeline else []),
+        sections=_sections(result, names if timeline else [], layout.curve),
         style=Markup(_colors() + loader.get_source(env, "page.css")[0]),
         script=Markup(script),
         script_hash=digest,
@@ -116,7 +120,7 @@ def _title(result: Result) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} traces"
 
 
-def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
+def _sections(result: Result, drawn: Sequence[str], curve: LinkCurve | None) -> list[PageSection]:
     """Those that hold anything; what is `drawn` are the devices of the timeline."""
     found = []
     for section in sections_of(result, EVERYTHING):
@@ -124,9 +128,12 @@ def _sections(result: Result, drawn: Sequence[str]) -> list[PageSection]:
         if isinstance(result, OverlapReport):
             parts = report_parts(result, section, parts, drawn)
         if isinstance(result, WhatIf) and section.name == "link":
-            parts += [("drawing", svg) for svg in (curve_svg(result),) if svg]
+            svg = curve_svg(result.path, result.sweep, result.enough_link)
+            parts += [("drawing", svg)] if svg else []
         if parts:
             found.append(PageSection(section.name, section.title, tuple(parts)))
+        if curve is not None and section.name == "steps":
+            found.append(PageSection(CURVE, CURVE_TITLE, curve_parts(curve)))
     return found
 
 

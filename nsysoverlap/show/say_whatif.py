@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..core.formatting import (
     NONE,
     format_bytes,
@@ -13,6 +15,7 @@ from ..core.formatting import (
     short_kernel,
 )
 from ..replay.answer import ENOUGH, ScenarioAnswer, WhatIf
+from ..result.metrics import STEP_MEAN
 from .blocks import Block, Paragraph, Section, Table
 
 _NOW = "as now"
@@ -36,7 +39,7 @@ def headline(result: WhatIf) -> str:
     """The answer to what was asked first, or why there is none."""
     if result.withheld is not None:
         return f"Nothing is predicted of {result.path}: {result.withheld}."
-    now = f"A step takes {format_ns(result.step_ns or 0)}"
+    now = f"The mean step takes {format_ns(result.step_ns or 0)}"
     if not result.scenarios:
         return f"{now}."
     first = result.scenarios[0]
@@ -80,7 +83,9 @@ def _scenarios(result: WhatIf) -> list[Block]:
         for answer in answers
     )
     columns = ("scenario", "step", "gain", "H2D, exposed", "D2H, exposed", "relief, GiB")
-    blocks: list[Block] = [Table("What would happen, a step", columns, rows, _cautions(result))]
+    blocks: list[Block] = [
+        Table(f"What would happen, {STEP_MEAN}", columns, rows, _cautions(result))
+    ]
     for answer in result.scenarios:
         blocks += [Paragraph(f"{answer.name}: {note}.") for note in answer.notes]
     return blocks
@@ -128,7 +133,7 @@ def _copies(result: WhatIf) -> list[Block]:
     if not rows:
         return []
     columns = (
-        *("scenario", "copies most exposed", "exposed a step"),
+        *("scenario", "copies most exposed", f"exposed, {STEP_MEAN}"),
         *("too short", "no time", "median window"),
     )
     note = (
@@ -155,7 +160,7 @@ def _bounds(result: WhatIf) -> list[Block]:
     columns = ("tensors ahead", "step", "H2D, exposed", "D2H, exposed", "kept on device")
     return [
         Table(
-            "Bound by order: each copy as soon as its data allows, compute as fast as now",
+            f"Bound by order, {STEP_MEAN}: copies as soon as data allows, compute as now",
             columns,
             rows,
             "What stays exposed no schedule of these copies hides: their engine is busy longer "
@@ -177,7 +182,12 @@ def _path(result: WhatIf) -> list[Block]:
         f"{short_kernel(op.name or op.kind)} {format_ns(op.ns)}" for op in result.critical_ops[:3]
     )
     return [
-        Table("Critical path of the step", ("kind", "time", "share"), rows, f"Most: {longest}.")
+        Table(
+            f"Critical path of the {STEP_MEAN}",
+            ("kind", "time", "share"),
+            rows,
+            f"Most: {longest}.",
+        )
     ]
 
 
@@ -197,10 +207,32 @@ def _sweep(result: WhatIf) -> list[Block]:
     enough = (
         f"From {result.enough_link:.2g}x on at most {100 * ENOUGH:.0f} % of the step is exposed."
         if result.enough_link is not None
-        else f"At none of these rates less than {100 * ENOUGH:.0f} % of the step is exposed."
+        else f"At all of these rates more than {100 * ENOUGH:.0f} % of the step is exposed."
     )
     columns = ("link", "step from", "step to", "exposed", "share exposed")
-    return [Table("Link rate, both directions", columns, rows, f"{enough} Not tested.")]
+    note = f"{enough}{_slower_with_more(result)} Not tested."
+    return [Table(f"Link rate, both directions, {STEP_MEAN}", columns, rows, note)]
+
+
+_NOTABLE = 1e-3
+"""Share of the step by which it must get longer for that to be said."""
+
+
+def _slower_with_more(result: WhatIf) -> str:
+    """Copies that queue can come in another order where the link is faster, and a step last longer;
+    without a word that would look like a fault.
+    """
+    worse = [
+        f"{point.times:.3g}x"
+        for before, point in pairwise(result.sweep)
+        if point.step_low_ns > (1 + _NOTABLE) * before.step_low_ns
+    ]
+    if not worse:
+        return ""
+    return (
+        f" At {', '.join(worse)} a step takes longer than at a slower link: copies that queue for "
+        "an engine then come in another order."
+    )
 
 
 def _sentence(note: str) -> str:

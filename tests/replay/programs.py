@@ -34,6 +34,8 @@ class Program:
     issue_period_us: float | None = None
     """Time from the launches of one step to those of the next; 1,000 µs where launched ahead."""
     builder: TraceBuilder = field(default_factory=TraceBuilder)
+    old_events: bool = False
+    """Events have no eventSyncId; those of a wait are one event, recorded anew in every step."""
     _next: int = 1
     _issue_us: float = 0.0
     marked: bool = False
@@ -81,18 +83,20 @@ class Program:
     def wait(self, record_stream: int, wait_stream: int, device: int = 0) -> None:
         """What comes next on one stream waits for all so far on another."""
         self._issue_us += 5
+        reused = self._id()
         for step in range(self.n_steps):
-            event = self._id()
+            event = None if self.old_events else self._id()
             called = self.issue_at(None, step)
             record, waiting = self._id(), self._id()
             self.builder.cuda_event(
-                1, event_sync_id=event, correlation=record, stream=record_stream, device=device
+                reused, event_sync_id=event, correlation=record, stream=record_stream, device=device
             )
             self.builder.api("cudaEventRecord_v3020", called, called + US, record)
             self.builder.sync(
                 called + US,
                 called + 2 * US,
                 sync_type=2,
+                event_id=reused,
                 event_sync_id=event,
                 correlation=waiting,
                 stream=wait_stream,
@@ -110,11 +114,12 @@ class Program:
 
     def model(self, path: Path, first_us: float | None = None) -> Model:
         """The model of the program; its steps are launched from `first_us` on, else ahead."""
+        schema = "3.16" if self.old_events else "3.20"
         for step in range(self.n_steps):
             start = self.issue_at(first_us, step) if first_us is not None else step * 1_000 * US
             length = self.period_us if first_us is not None else 1_000
             self.builder.nvtx(f"step {step}", start, start + round(length * US) - 1)
-        trace = read_trace(self.builder.write(path / "program.sqlite"))
+        trace = read_trace(self.builder.write(path / "program.sqlite", schema))
         cases = trace_cases(trace, Options(steps=StepSpec()))
         model = build_model(cases.classified, cases.launches, cases.plan.windows)
         assert isinstance(model, Model)

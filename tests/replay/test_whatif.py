@@ -250,6 +250,18 @@ def test_nothing_is_predicted_of_a_trace_that_cannot_be_trusted(
     assert found["scenarios"] == []
 
 
+def test_an_accepted_code_is_predicted_with_and_said(tmp_path: Path) -> None:
+    statement = "DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE rowid % 50 = 0"
+    path = edited(LHS, tmp_path / "damaged.sqlite", statement)
+    found = answer(path, "--drop", ".", "--accept", "copies-lost")
+    assert found["withheld"] is None
+    assert len(found["scenarios"]) == 1
+    assert found["notes"][0].startswith("ACCEPTED by --accept copies-lost: ")
+    refused = run(path, "--drop", ".", "--accept", "no-such-code")
+    assert refused.exit_code == 2
+    assert "no health code 'no-such-code' stops a gate" in refused.stderr
+
+
 @pytest.mark.parametrize(
     "change",
     [
