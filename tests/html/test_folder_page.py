@@ -32,7 +32,7 @@ def rank(path: Path, exposed_us: int) -> Path:
         at = (10_000 + 4_000 * step) * US
         builder.nvtx(f"step {step}", at - 20 * US, at + 3_900 * US)
         builder.kernel(at, at + 1_000 * US, "matmul_kernel")
-        builder.copy(at + 1_000 * US, at + (1_000 + exposed_us) * US, "h2d", 64 << 20, stream=7)
+        builder.copy(at + 1_000 * US, at + (1_000 + exposed_us) * US, "h2d", 16 << 20, stream=7)
         builder.kernel(at + (1_002 + exposed_us) * US, at + 3_000 * US, "norm_kernel")
     builder.write(path)
     return path

@@ -42,7 +42,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
         builder.copy(at + 100 * US, at + 300 * US, "h2d", 8 << 20, stream=20)
         builder.kernel(at, at + 200 * US, "matmul_kernel")
         builder.kernel(at + 300 * US, at + 400 * US, "norm_kernel")
-        builder.copy(at + 20 * US, at + 80 * US, "d2h", 8 << 20, stream=21)
+        builder.copy(at + 20 * US, at + 80 * US, "d2h", 2 << 20, stream=21)
     return page_of(builder.write(tmp_path_factory.mktemp("steps") / "a.sqlite"))
 
 
@@ -181,7 +181,7 @@ def test_a_drag_sums_a_range_up(watched: Watched, source: str) -> None:
     assert page.locator("#tl-sums").is_hidden()
     page.locator("#tl-canvas").press("m")
     whole = sums(page)
-    assert (whole["h2d"]["n"], whole["d2h"]["bytes"], whole["kernels"]) == (3, 3 * (8 << 20), 6)
+    assert (whole["h2d"]["n"], whole["d2h"]["bytes"], whole["kernels"]) == (3, 3 * (2 << 20), 6)
     assert page.locator("#tl-sums tbody tr").count() == 3
 
 
