@@ -24,7 +24,11 @@ from nsysoverlap.trace import load
 
 from .traces import h200
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux only"),
+    # Other tests of this process load JAX, which warns of every fork; the program never loads it.
+    pytest.mark.filterwarnings("ignore:os.fork\\(\\) was called:RuntimeWarning"),
+]
 
 
 @pytest.fixture(autouse=True)

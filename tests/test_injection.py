@@ -113,7 +113,9 @@ def test_annotations_are_those_of_the_gate(trace: Path) -> None:
     shown = run("gate", "--min-hidden", "99", "--format", "github", trace).stdout
     lines = shown.splitlines()
     assert all(re.match(r"::(error|warning) title=nsysoverlap", line) for line in lines)
-    assert len(lines) == 2
+    # What failed, its limit, and what nsys says of the trace.
+    assert len(lines) == 3
+    assert lines[2].endswith("::nsys says: ::error::pwned")
 
 
 def test_tables_of_markdown_keep_their_columns(trace: Path) -> None:
@@ -131,7 +133,8 @@ def test_tables_of_markdown_keep_their_columns(trace: Path) -> None:
 
 def test_junit_has_the_cases_of_the_gate(trace: Path) -> None:
     shown = run("gate", "--min-hidden", "99", "--format", "junit", trace).stdout
-    assert len(ET.fromstring(shown).findall(".//testcase")) == 1
+    cases = [case.get("name") for case in ET.fromstring(shown).findall(".//testcase")]
+    assert cases == ["both.hidden >= limit", "the traces"]
 
 
 def test_csv_has_a_row_for_each_transfer(trace: Path) -> None:

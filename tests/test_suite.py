@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,8 +40,9 @@ def commands(target: str) -> list[str]:
 
 def test_slow_tests_are_left_out_run_alone_or_run_too() -> None:
     (quick,), (slow,) = commands("test"), commands("test-slow")
-    assert quick.rstrip().endswith('-m pytest -m "not slow"')
-    assert slow.rstrip().endswith("-m pytest -m slow")
+    shared = "-m pytest -n 2 --dist worksteal"
+    assert quick.rstrip().endswith(f'{shared} -m "not slow"')
+    assert slow.rstrip().endswith(f"{shared} -m slow")
     assert commands("test-all") == [quick, slow]
 
 
@@ -62,6 +64,18 @@ def test_a_test_that_hangs_ends_the_run(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Timeout (0:00:01)!" in done.stderr
     assert 'test_it.py", line 3 in test_it' in done.stderr
+
+
+def test_a_test_that_hangs_in_one_of_two_processes_ends_as_failed(tmp_path: Path) -> None:
+    text = "import time\ndef test_it():\n    time.sleep(600)\ndef test_other():\n    pass\n"
+    (tmp_path / "test_it.py").write_text(text)
+    config = str(REPO / "pyproject.toml")
+    done = pytest_in(
+        tmp_path, "-c", config, "-n", "2", "-o", "faulthandler_timeout=1", "test_it.py"
+    )
+    assert done.returncode == 1
+    assert re.search(r"^FAILED .*::test_it - worker '.*' crashed", done.stdout, re.MULTILINE)
+    assert "1 failed, 1 passed" in done.stdout
 
 
 IGNORED = "trap '' HUP INT TERM; exec \"$@\""
