@@ -36,9 +36,9 @@ PASS, FAIL, INCONCLUSIVE = 0, 1, 3
 
 
 def two_steps() -> TraceBuilder:
-    builder = draw(AWAY, unit_ns=10_000_000)
+    builder = draw(AWAY, unit_ns=20_000_000)
     for i in range(2):
-        builder.nvtx(f"step {i}", 200_000_000 * i + 5_000_000, 200_000_000 * i + 190_000_000)
+        builder.nvtx(f"step {i}", 400_000_000 * i + 10_000_000, 400_000_000 * i + 380_000_000)
     return builder
 
 
@@ -183,7 +183,7 @@ def test_a_limit_that_is_no_size(tmp_path: Path, limit: str) -> None:
 
 def test_one_rank_without_a_manifest_is_inconclusive(tmp_path: Path) -> None:
     for rank in (0, 1):
-        draw(AWAY, unit_ns=10_000_000, pid=rank + 1).write(tmp_path / f"rank{rank}.sqlite")
+        draw(AWAY, unit_ns=20_000_000, pid=rank + 1).write(tmp_path / f"rank{rank}.sqlite")
     leave(tmp_path / "manifest.rank0.json", memory={"peak_gib": 3.0}, format=CAPTURE)
     limits = (tmp_path, "--max-peak-gib", "4")
     assert gate(*limits).exit_code == INCONCLUSIVE

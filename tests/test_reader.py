@@ -40,16 +40,16 @@ def test_every_variant_gives_the_same_rows(out: Path, schema: str, lazy: bool) -
     trace = all_shapes(build(out, SMALL, schema=schema, lazy=lazy, pid=1))
     cut = schema == "cut"
     one, two = (0, 0) if cut else (global_pid(1), global_pid(2))
-    ctx = 0 if cut else 1
+    ctx, other = (0, 0) if cut else (1, 2)
     assert rows(trace, "kernel") == [
         (1000, 5000, (one, 0, ctx, 7), 1, False, GEMM),
-        (2000, 4000, (two, 1, ctx, 7), 1, False, GEMM),
+        (2000, 4000, (two, 1, other, 7), 1, False, GEMM),
         (6000, 8000, (one, 0, ctx, 8), 3, False, ALL_REDUCE),
         (9000, 11000, (one, 0, ctx, 7), 2, False, GEMM),
     ]
     kinds = {1: (1, 2), 2: (2, 1), 8: (2, 2)}
     assert rows(trace, "memcpy") == [
-        (start, end, (pid, device, ctx, stream), corr, False, n_bytes, kind)
+        (start, end, (pid, device, other if device else ctx, stream), corr, False, n_bytes, kind)
         + ((255, 255) if cut else kinds[kind])
         + (-1, -1, 0)
         for start, end, pid, device, stream, corr, n_bytes, kind in (

@@ -56,7 +56,7 @@ class Program:
         device: int = 0,
         issue_us: float | None = None,
         call_us: float = CALL_US,
-        n_bytes: int = 1 << 26,
+        n_bytes: int = 1 << 20,
         name: str = "gemm_fusion_dot_1",
     ) -> None:
         """An operation: `compute`, `comm`, `h2d`, `d2h`."""
