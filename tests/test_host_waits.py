@@ -258,8 +258,8 @@ def waited_cells(page: str, kind: str) -> list[str]:
 
 def tables_of(page: str, kind: str) -> list[list[list[str]]]:
     if kind == "html":
-        body = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-        found = re.findall(r"<table.*?</table>", body, re.DOTALL)
+        page = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+        found = re.findall(r"<table.*?</table>", page, re.DOTALL)
         rows = [re.findall(r"<tr.*?</tr>", table, re.DOTALL) for table in found]
         cells = r"<t[hd][^>]*>(.*?)</t[hd]>"
         return [
