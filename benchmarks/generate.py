@@ -48,6 +48,8 @@ _MEDIAN_NS = np.array([80_000, 700_000, 300_000, 300_000, 20_000, 2_000])
 _N_STREAMS = np.array([2, 4, 4, 4, 4, 2])
 _FIRST_STREAM = 7 + np.cumsum(_N_STREAMS) - _N_STREAMS
 _LAUNCH_NS = 8_000
+_BYTES_PER_NS = 50
+"""What a link of PCIe 5 takes."""
 
 
 @dataclass
@@ -150,7 +152,7 @@ class Work:
         """Where each row ran."""
         return {
             "deviceId": self.device[mask],
-            "contextId": 1,
+            "contextId": self.device[mask] + 1,
             "greenContextId": 0,
             "streamId": self.stream[mask],
             "globalPid": global_pid(PID),
@@ -241,7 +243,7 @@ def _copies(work: Work) -> Columns:
     kind = work.kind[mine]
     return {
         **work.gpu_columns(mine),
-        "bytes": 1 << (20 + work.place[mine] % 5),
+        "bytes": (work.end_ns[mine] - work.start_ns[mine]) * _BYTES_PER_NS,
         "copyKind": np.select([kind == D2H, kind == H2D], [2, 1], 8),
         "srcKind": np.where(kind == H2D, 1, 2),
         "dstKind": np.where(kind == D2H, 1, 2),

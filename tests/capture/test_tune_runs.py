@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,11 @@ def test_tune_for_maxtext(
     command = ["tune", *configured, "--memory", "remat+0.3", "--turns", "1", "--maxtext"]
     text = finished(say(capsys, monkeypatch, *command))
     (line,) = [line for line in text.splitlines() if line.startswith("- MaxText, ")]
-    assert "remat_policy=custom" in line
+    # What wins on this machine, now, is not known before; its options are.
+    found = re.search(r"`remat_policy=(\w+).*` \((.*)\)", line)
+    assert found is not None, line
+    fixed = {"keep": "minimal_with_context", "remat": "full"}
+    assert found[1] == fixed.get(found[2], "custom")
     arms = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))["arms"]
     assert {values["like"] for values in arms.values()} <= {"lhs", "save", "remat"}
 
