@@ -73,12 +73,16 @@ def test_the_measure_sees_what_is_loaded() -> None:
 
 
 def all_loaded_by(*arguments: str) -> set[str]:
-    """All modules, by their full names, that the program has loaded at its end."""
+    """All modules, by their full names, that the program has loaded at its end.
+
+    Not those that Python itself begins with, which an editable install may add to.
+    """
     code = (
-        "import sys, nsysoverlap.__main__ as program\n"
+        "import sys; first = {*sys.modules}\n"
+        "import nsysoverlap.__main__ as program\n"
         "try: program.run()\n"
         "except SystemExit as end: assert not end.code\n"
-        "print(*sys.modules, file=sys.stderr)"
+        "print(*{*sys.modules} - first, file=sys.stderr)"
     )
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)

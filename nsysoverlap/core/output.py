@@ -55,7 +55,8 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
             with path.open("wb") as file:
                 file.writelines(pieces)
         else:
-            # A link stays a link: what it points to is replaced.
+            # A link stays a link: what it points to is replaced. `Path` is not imported, for
+            # `--help` loads this module and needs none.
             _replace(type(path)(os.path.realpath(path)), pieces)
     except OSError as error:
         raise _not_writable(path, error) from error

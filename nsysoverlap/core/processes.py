@@ -24,6 +24,18 @@ def run_group(
     script, and under `nsys profile` a program holds the GPU. Ctrl-C of a terminal does not reach
     the group itself. Raises OSError and `subprocess.TimeoutExpired` as `subprocess.run` does.
     """
+    with group_beside(command, env, log) as process:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+@contextmanager
+def group_beside(
+    command: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs beside the block and is ended with it, and all that it has started."""
     process = None
     try:
         with interrupts_held():
@@ -37,33 +49,9 @@ def run_group(
                 errors="replace",
                 start_new_session=True,
             )
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    finally:
-        if process is not None and process.returncode is None:
-            _end_group(process)
-    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
-
-
-@contextmanager
-def group_beside(
-    command: Sequence[str], env: Mapping[str, str], log: IO[bytes]
-) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs beside the block and is ended with it, and all that it has started."""
-    process = None
-    try:
-        with interrupts_held():
-            process = subprocess.Popen(
-                command,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
         yield process
     finally:
-        if process is not None and process.poll() is None:
+        if process is not None and process.returncode is None:
             _end_group(process)
 
 
