@@ -135,9 +135,12 @@ def _natural(path: Path) -> list[tuple[bool, int, str]]:
 
 def open_trace(path: Path, options: Options, threads: int = READER_THREADS) -> Trace:
     """Read an export, or export a `.nsys-rep` first (see `nsysoverlap.nsys`)."""
-    if path.suffix.lower() in REPORT_SUFFIXES:
-        path = export_report(path)
-    return read_trace(path, threads=threads)
+    return read_trace(exported(path), threads=threads)
+
+
+def exported(path: Path) -> Path:
+    """The export itself: of a `.nsys-rep` the one that `nsys export` makes, once."""
+    return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
 
 
 def named(trace: Trace, name: str) -> Trace:
