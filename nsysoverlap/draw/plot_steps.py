@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STEPS_SIZE = (WIDTH, 4.6)
-MAX_BARS = 250
 MAX_MARKED = 60
 """Up to here bars stand apart and points have markers."""
 STRIP = 0.27
@@ -67,7 +66,7 @@ def plot_steps(report: OverlapReport, *, ax: Axes | None = None) -> Axes:
     """Draw the time budget of each step as a stacked bar, in ms, with the hidden shares above.
 
     Exposed transfers are hatched and outlined. With several devices, bars are their mean and
-    shares are over all of them. Above 250 steps a bar is the longest of several in a row, so that
+    shares are over all of them. Above 120 steps a bar is the longest of several in a row, so that
     no slow step is lost; the x axis says of how many. Without steps there is one bar for the whole
     window. The shares are on a second Axes of the same figure, in percent.
 
@@ -86,7 +85,7 @@ def draw_steps(ax: Axes, report: OverlapReport) -> None:
         say(ax, "No GPU activity", details_of(report, "mean of"))
         say_nothing_to_draw(ax, "Nothing was recorded on any GPU.")
         return
-    shown, rule = longest_of_each(bars, MAX_BARS, lambda bar: bar.total_ms)
+    shown, rule = longest_of_each(bars, lambda bar: bar.total_ms)
     _draw_budgets(ax, shown)
     top = max(bar.total_ms for bar in shown) or 1.0
     ax.set_ylim(0, top / (1 - STRIP) * 1.04)
