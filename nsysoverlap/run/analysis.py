@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import UsageError
 from ..core.threads import each
 from ..core.window import Window
 from ..findings import find
-from ..findings.context import Context
+from ..findings.context import Context, Found
 from ..health import judge
 from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import measure_kernels
-from ..measure.operations import measure_operations, transfer_labels
+from ..measure.operations import TransferLabels, measure_operations, transfer_labels
 from ..measure.waiting import Pieces
+from ..replay.prepared import Model
 from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
 from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
@@ -26,7 +28,7 @@ from ..steps.launches import Launches
 from ..steps.plan import StepPlan, StepSpec, plan_steps, steps_in_window
 from ..trace.contents import Trace
 from ..trace.load import read_trace
-from .replaying import replayed
+from .replaying import model_of, replayed
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class TraceCases:
     launches: Launches
     cases: tuple[DeviceCase, ...]
 
+    @cached_property
+    def model(self) -> Model | str | None:
+        """The replay of a report; why there is none, and None without steps or transfers."""
+        return model_of(self.classified, self.launches, self.plan, self.cases)
+
 
 def as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
     """A window as Python users give it."""
@@ -123,19 +130,12 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     """The report of what `trace_cases` found."""
     trace, plan, cases = found.classified.trace, found.plan, found.cases
     devices = _measure_devices(cases, options.links, threads)
-    n_steps = plan.n_steps or None
     labels = each(transfer_labels, cases, threads)
-    operations, attribution = measure_operations(cases, n_steps, labels, threads)
+    operations, attribution = measure_operations(cases, plan.n_steps or None, labels, threads)
     framework, components = detect(trace)
-    context = Context(
-        cases,
-        devices,
-        n_steps,
-        trace.info.capture,
-        tuple(own.op.tolist() for own in labels),
-        framework.name,
-    )
-    replay, findings = replayed(plan, cases, devices, find(context, threads), options.clock)
+    blamed = find(_context(found, devices, labels, framework.name), threads)
+    moved = any(device.both.n for device in devices)
+    replay, findings = replayed(found.model if moved else None, cases, blamed, options.clock)
     return OverlapReport(
         traces=(
             TraceReport(
@@ -158,10 +158,35 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     )
 
 
-def health_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
-    """What is to be known of a trace; an error makes its numbers inconclusive."""
+def judged(
+    found: TraceCases, options: Options, wanted: bool
+) -> tuple[tuple[HealthEntry, ...], tuple[Found, ...]]:
+    """What is to be known of a trace, of which an error makes its numbers inconclusive; and, where
+    wanted, what is found to be wrong.
+    """
     devices = _measure_devices(found.cases, options.links, 1)
-    return _health(found, devices, options)
+    health = _health(found, devices, options)
+    if not wanted:
+        return health, ()
+    labels = [transfer_labels(case) for case in found.cases]
+    name = detect(found.classified.trace)[0].name
+    return health, find(_context(found, devices, labels, name))
+
+
+def _context(
+    found: TraceCases,
+    devices: tuple[DeviceReport, ...],
+    labels: Sequence[TransferLabels],
+    framework: str,
+) -> Context:
+    return Context(
+        found.cases,
+        devices,
+        found.plan.n_steps or None,
+        found.classified.trace.info.capture,
+        tuple(own.op.tolist() for own in labels),
+        framework,
+    )
 
 
 def _health(
