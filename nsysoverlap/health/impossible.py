@@ -214,12 +214,19 @@ def stream_overlap(trace: Trace) -> tuple[int, int]:
         return 0, 0
     low, width = trace.extent_ns[0], trace.extent_ns[1] - trace.extent_ns[0] + 1
     alone, n_at_once = 0, max(1, _ROOM // width)
-    # As many streams at a time as have room one behind the other.
-    for part in np.split(streams, range(n_at_once, len(streams), n_at_once)):
-        place = np.full(len(trace.streams), -1, np.int64)
-        place[part] = np.arange(len(part))
-        line = _in_line([(kernels, ~kernels.from_graph)], place, low, width)
-        alone += _in_line(others, place, low, width).subtract(line).length
+    # Device by device to save memory, and as many streams as have room one behind the other.
+    for device in trace.devices:
+        work = _rows_of(trace, device.index, "kernel", ~kernels.from_graph)
+        moves = [
+            *_rows_of(trace, device.index, "memcpy", others[0][1]),
+            *_rows_of(trace, device.index, "memset", others[1][1]),
+        ]
+        own = streams[trace.stream_device[streams] == device.index]
+        for part in np.split(own, range(n_at_once, len(own), n_at_once)):
+            place = np.full(len(trace.streams), -1, np.int64)
+            place[part] = np.arange(len(part))
+            line = _in_line(work, place, low, width)
+            alone += _in_line(moves, place, low, width).subtract(line).length
     ran = int((kernels.end_ns - kernels.start_ns)[~kernels.from_graph].sum())
     return moved - alone, ran + moved
 
@@ -229,16 +236,16 @@ def kernels_in_streams(case: Case) -> Iterator[HealthEntry]:
 
     The next one may begin early (programmatic launch), the one after that waits for both.
     """
-    kernels = case.classified.trace.kernels
-    at = np.flatnonzero(~kernels.from_graph)
-    at = at[np.argsort(kernels.stream[at], kind="stable")]
-    if len(at) < 3:
-        return
-    stream, start, end = kernels.stream[at], kernels.start_ns[at], kernels.end_ns[at]
-    beyond = np.where(stream[2:] == stream[:-2], end[:-2] - start[2:], 0)
-    together, busy = int(np.maximum(beyond, 0).sum()), int((end - start).sum())
+    trace, n, together, busy = case.classified.trace, 0, 0, 0
+    for device in trace.devices:
+        ((kernels, at),) = _rows_of(trace, device.index, "kernel", ~trace.kernels.from_graph)
+        at = at[np.argsort(kernels.stream[at], kind="stable")]
+        stream, start, end = kernels.stream[at], kernels.start_ns[at], kernels.end_ns[at]
+        beyond = np.where(stream[2:] == stream[:-2], end[:-2] - start[2:], 0)
+        n += int(np.count_nonzero(beyond > 0))
+        together += int(np.maximum(beyond, 0).sum())
+        busy += int((end - start).sum())
     if together > MOST_OVERLAP * busy:
-        n = int(np.count_nonzero(beyond > 0))
         yield HealthEntry(
             "stream-overlap",
             "error",
@@ -250,18 +257,26 @@ def kernels_in_streams(case: Case) -> Iterator[HealthEntry]:
         )
 
 
-def _in_line(
-    tables: Sequence[tuple[Activities, BoolArray]], place: Int64Array, low: int, width: int
-) -> IntervalSet:
+_Rows = Sequence[tuple[Activities, Int64Array]]
+"""Tables, each with some of its rows."""
+
+
+def _rows_of(trace: Trace, device: int, table: str, kept: BoolArray) -> _Rows:
+    """The rows of a device that a mask over its whole table keeps."""
+    rows = trace.rows_on(device, table)
+    return [(trace.tables[table], rows[kept[rows]])]
+
+
+def _in_line(tables: _Rows, place: Int64Array, low: int, width: int) -> IntervalSet:
     """What some streams ran, each in a stretch of its own: that of place 1 behind that of 0."""
     starts, ends = [], []
-    for rows, kept in tables:
-        at = np.flatnonzero(kept & (place[rows.stream] >= 0))
+    for table, rows in tables:
+        at = rows[place[table.stream[rows]] >= 0]
         # Rows are sorted by start, and small codes are sorted by counting.
-        at = at[np.argsort(rows.stream[at], kind="stable")]
-        shift = place[rows.stream[at]] * width - low
-        starts.append(rows.start_ns[at] + shift)
-        ends.append(rows.end_ns[at] + shift)
+        at = at[np.argsort(table.stream[at], kind="stable")]
+        shift = place[table.stream[at]] * width - low
+        starts.append(table.start_ns[at] + shift)
+        ends.append(table.end_ns[at] + shift)
     return IntervalSet.from_spans(np.concatenate(starts), np.concatenate(ends))
 
 

@@ -27,15 +27,14 @@ def lost_calls(case: Case) -> Iterator[HealthEntry]:
     What was launched before the capture began runs before all that was launched within it on its
     stream. Where calls were lost, lost rows cannot be noticed either.
     """
-    streams, starts, called = [], [], []
-    for table, mine, call in _launched(case):
-        streams.append(table.stream[mine].astype(np.int64))
-        starts.append(table.start_ns[mine])
-        called.append(call >= 0)
-    if not streams:
+    called = [(table, mine, call >= 0) for table, mine, call in _launched(case)]
+    if all(has.all() for _, _, has in called):
+        # As it should be: then millions of rows need no sorting.
         return
-    stream, has = np.concatenate(streams), np.concatenate(called)
-    order = np.lexsort((~has, np.concatenate(starts), stream))
+    stream = np.concatenate([table.stream[mine] for table, mine, _ in called])
+    start = np.concatenate([table.start_ns[mine] for table, mine, _ in called])
+    has = np.concatenate([has for _, _, has in called])
+    order = np.lexsort((~has, start, stream))
     stream, has = stream[order], has[order]
     # The number of rows with a call so far, less that of all streams before.
     so_far = np.cumsum(has)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ..core.arrays import BoolArray, IdArray, Int32Array, Int64Array, rows_by_key
+from ..core.arrays import BoolArray, CodeArray, IdArray, Int32Array, Int64Array, rows_by_key
 from ..trace.contents import Activities, Trace
 from ..trace.host import HostSide, Ranges
 from .stalls import Stalls, stalls_of
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+_ALL = slice(None)
 _SPARSE = 16
 _ROWS_AT_ONCE = 1 << 20
 
@@ -23,59 +25,80 @@ class Launches:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # Now, since threads share it.
-        self._by_process = self._found()
+        # Now, since threads share it; and for all rows, for every stage asks.
+        self._call = _calls_of_tables(trace)
         self.nests = Nests(trace.host)
         """The NVTX ranges around calls."""
-
-    def _found(self) -> dict[int, _Calls]:
-        """For each process the calls of its correlation ids."""
-        host = self._trace.host
-        ids, pids = host.calls.correlation_id, np.unique(host.thread_pid).tolist()
-        mine = ids != 0
-        if len(pids) == 1:
-            return {pids[0]: _Calls.of(ids, mine)} if mine.any() else {}
-        return {
-            process: _Calls.of(ids[calls], mine[calls], calls)
-            for process, calls in rows_by_key(host.thread_pid[host.calls.thread])
-            if mine[calls].any()
-        }
 
     @cached_property
     def stalls(self) -> Stalls:
         """When host threads waited for the GPU."""
         return stalls_of(self._trace, self.of)
 
-    def of(self, table: Activities, rows: Int64Array | None = None) -> Int64Array:
-        """Index (n,) into `host.calls` of the call behind each row, -1 where there is none."""
-        stream, correlation = table.stream, table.correlation_id
-        if rows is not None:
-            stream, correlation = stream[rows], correlation[rows]
-        stream_pid = self._trace.stream_pid
-        result = np.full(len(stream), -1, np.int64)
-        if len(self._by_process) <= 1:
-            for process, calls in self._by_process.items():
-                own = (stream_pid == process) | (stream_pid == 0)
-                at = calls.find(correlation)
-                result = at if own.all() else np.where(own[stream], at, -1)
-            return result
-        # Each row is looked at once, however many processes there are.
-        row_pid = stream_pid[stream]
-        order = np.argsort(row_pid, kind="stable")
-        rising = row_pid[order]
-        # Rows of cut-down exports do not say which process they are of.
-        nameless = np.flatnonzero(row_pid == 0)
-        processes = np.array(list(self._by_process), np.int64)
-        low, high = (np.searchsorted(rising, processes, side=s).tolist() for s in _SIDES)
-        for i, (process, calls) in enumerate(self._by_process.items()):
-            mine = order[low[i] : high[i]] if process else nameless
-            if process and len(nameless):
-                mine = np.concatenate((mine, nameless))
-            if not len(mine):
-                continue
-            at = calls.find(correlation[mine])
-            result[mine] = np.where(at >= 0, at, result[mine])
+    def of(self, table: Activities, rows: Int64Array | slice = _ALL) -> Int64Array:
+        """Index (n,) into `host.calls` of the call behind each row, -1 where there is none.
+
+        `table` is one of `Trace.tables`.
+        """
+        return self._call[id(table)][rows].astype(np.int64)
+
+
+def _calls_of_tables(trace: Trace) -> dict[int, Int64Array | Int32Array]:
+    """For each table, by its identity, the call behind each row, -1 where there is none."""
+    by_process = _calls_by_process(trace.host)
+    small = len(trace.host.calls) < 2**31
+    found: dict[int, Int64Array | Int32Array] = {}
+    for table in trace.tables.values():
+        n = len(table)
+        call = found[id(table)] = np.full(n, -1, np.int32) if small else np.full(n, -1, np.int64)
+        for begin in range(0, len(table), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            columns = table.stream[part], table.correlation_id[part]
+            call[part] = _behind(trace, by_process, *columns)
+    return found
+
+
+def _calls_by_process(host: HostSide) -> dict[int, _Calls]:
+    """For each process the calls of its correlation ids."""
+    ids, pids = host.calls.correlation_id, np.unique(host.thread_pid).tolist()
+    mine = ids != 0
+    if len(pids) == 1:
+        return {pids[0]: _Calls.of(ids, mine)} if mine.any() else {}
+    return {
+        process: _Calls.of(ids[calls], mine[calls], calls)
+        for process, calls in rows_by_key(host.thread_pid[host.calls.thread])
+        if mine[calls].any()
+    }
+
+
+def _behind(
+    trace: Trace, by_process: Mapping[int, _Calls], stream: CodeArray, correlation: IdArray
+) -> Int64Array:
+    """The call behind each of some rows, -1 where there is none; all of shape (n,)."""
+    result = np.full(len(stream), -1, np.int64)
+    if len(by_process) <= 1:
+        for process, calls in by_process.items():
+            own = (trace.stream_pid == process) | (trace.stream_pid == 0)
+            at = calls.find(correlation)
+            result = at if own.all() else np.where(own[stream], at, -1)
         return result
+    # Each row is looked at once, however many processes there are.
+    row_pid = trace.stream_pid[stream]
+    order = np.argsort(row_pid, kind="stable")
+    rising = row_pid[order]
+    # Rows of cut-down exports do not say which process they are of.
+    nameless = np.flatnonzero(row_pid == 0)
+    processes = np.array(list(by_process), np.int64)
+    low, high = (np.searchsorted(rising, processes, side=s).tolist() for s in _SIDES)
+    for i, (process, calls) in enumerate(by_process.items()):
+        mine = order[low[i] : high[i]] if process else nameless
+        if process and len(nameless):
+            mine = np.concatenate((mine, nameless))
+        if not len(mine):
+            continue
+        at = calls.find(correlation[mine])
+        result[mine] = np.where(at >= 0, at, result[mine])
+    return result
 
 
 @dataclass(frozen=True)

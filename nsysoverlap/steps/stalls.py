@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -18,8 +18,10 @@ PAUSE_NS = 1_000_000
 RESUMED_NS = 2_000_000
 """It was if it went on at most so long after all that it had launched was done."""
 
-CallOf = Callable[[Activities], Int64Array]
-"""Index into `HostSide.calls` of the call behind each row of a table, -1 where there is none."""
+_CALLS_AT_ONCE = 1 << 20
+
+CallOf = Callable[[Activities, slice], Int64Array]
+"""Index into `HostSide.calls` of the call behind some rows of a table, -1 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
     """Waits inside a call: synchronisations, and copies that return when they are done."""
     host, copies = trace.host, trace.copies
     blocking = np.array([bool(schema.BLOCKING_COPY_API.match(n)) for n in host.api_names], bool)
-    row_call = call_of(copies)
+    row_call = call_of(copies, slice(None))
     known = np.flatnonzero((row_call >= 0) & ~copies.from_graph)
     call = row_call[known]
     # An "async" copy from or to pageable memory holds its thread as well.
@@ -104,64 +106,90 @@ def _of_calls(trace: Trace, call_of: CallOf) -> Stalls:
 def _pauses(trace: Trace, call_of: CallOf) -> list[Stalls]:
     """Pauses of each process that makes calls."""
     host = trace.host
-    done = _done(trace, call_of)
     pids, code = np.unique(host.thread_pid, return_inverse=True)
-    pauses = []
-    for i, process in enumerate(pids.tolist()):
+    gaps = []
+    for i in range(len(pids)):
         # All calls of one process are no list of their own, which would be as long as they are.
-        mine = None
-        if len(pids) > 1:
-            mine = np.flatnonzero((code == i)[host.calls.thread])
-        own = slice(None) if mine is None else mine
-        launching = np.flatnonzero(done[own] > NEVER)
-        calls = launching if mine is None else mine[launching]
-        launched = host.calls.start_ns[calls], np.maximum.accumulate(done[calls])
-        pauses.append(_pauses_of(host, process, mine, launched))
-    return pauses
+        one = len(pids) == 1
+        mine = None if one else np.flatnonzero((code == i)[host.calls.thread])
+        gaps.append(_gaps(host, mine))
+    done = _done(trace, call_of, code, [next_call for _, next_call in gaps])
+    return [
+        _pauses_of(host, process, *gap, last)
+        for process, gap, last in zip(pids.tolist(), gaps, done, strict=True)
+    ]
+
+
+def _gaps(host: HostSide, mine: Int64Array | None) -> tuple[Int64Array, Int64Array]:
+    """Where no call of some follows within `PAUSE_NS`: since when, and the next call; all calls
+    where `mine` is None.
+    """
+    start, end = host.calls.start_ns, host.calls.end_ns
+    n = len(start) if mine is None else len(mine)
+    began, next_call, reach = [], [], NEVER
+    # In parts, to save memory.
+    for begin in range(0, n - 1, _CALLS_AT_ONCE):
+        part = slice(begin, begin + _CALLS_AT_ONCE + 1)
+        own = part if mine is None else mine[part]
+        until = np.maximum(np.maximum.accumulate(end[own][:-1]), reach)
+        at = np.flatnonzero(start[own][1:] - until > PAUSE_NS)
+        began.append(until[at])
+        next_call.append(at + begin + 1 if mine is None else mine[at + begin + 1])
+        reach = int(until[-1])
+    none = [np.empty(0, np.int64)]
+    return np.concatenate(began or none), np.concatenate(next_call or none)
 
 
 def _pauses_of(
-    host: HostSide,
-    process: int,
-    mine: Int64Array | None,
-    launched: tuple[Int64Array, Int64Array],
+    host: HostSide, process: int, began: Int64Array, next_call: Int64Array, last: Int64Array
 ) -> Stalls:
-    """Pauses of one process between its calls, all of them where `mine` is None; `launched` is
-    when work was sent, rising, and when all that had been sent until then was done.
+    """Those gaps between calls in which a process waited; `last` is when all that had been
+    launched before their ends was done. Columns of shape (n,).
     """
-    calls, (sent, done) = host.calls, launched
-    own = slice(None) if mine is None else mine
-    start, until = calls.start_ns[own], np.maximum.accumulate(calls.end_ns[own])
-    at = np.flatnonzero(start[1:] - until[:-1] > PAUSE_NS)
-    began, ended = until[at], start[at + 1]
-    n_sent = np.searchsorted(sent, ended, side="left")
-    last = np.concatenate(([NEVER], done))[n_sent]
+    ended = host.calls.start_ns[next_call]
     # `NEVER` is too far down to subtract from.
     waited = (last > began) & (last <= ended)
     waited[waited] = ended[waited] - last[waited] <= RESUMED_NS
-    at, began, ended = at[waited], began[waited], ended[waited]
-    none, everywhere = np.full(len(at), -1, np.int64), np.full(len(at), ALL_STREAMS, np.int64)
+    began, ended, next_call = began[waited], ended[waited], next_call[waited]
+    none, everywhere = np.full(len(began), -1, np.int64), np.full(len(began), ALL_STREAMS, np.int64)
     return Stalls(
         start_ns=began,
         end_ns=ended,
-        global_pid=np.full(len(at), process, np.int64),
+        global_pid=np.full(len(began), process, np.int64),
         thread=none,
         stream=everywhere,
         before_ns=began,
         call=none,
-        next_call=at + 1 if mine is None else mine[at + 1],
-        copy=np.zeros(len(at), np.bool_),
+        next_call=next_call,
+        copy=np.zeros(len(began), np.bool_),
     )
 
 
-def _done(trace: Trace, call_of: CallOf) -> Int64Array:
-    """When all work that each call launched was done, `NEVER` for one that launched none; (n,)."""
-    done = np.full(len(trace.host.calls), NEVER, np.int64)
+def _done(
+    trace: Trace, call_of: CallOf, process: Int64Array, next_calls: Sequence[Int64Array]
+) -> list[Int64Array]:
+    """For each process when all that it had launched before each of its `next_calls` was done,
+    `NEVER` for nothing; `process` (n_threads,) numbers that of each thread.
+    """
+    calls = trace.host.calls
+    if not any(map(len, next_calls)):
+        return list(next_calls)
+    # Calls of one process, then of the next: each gap ends a stretch of them, and so does the end.
+    width = len(calls) + 1
+    ends = [
+        i * width + np.append(np.searchsorted(calls.start_ns, calls.start_ns[own]), len(calls))
+        for i, own in enumerate(next_calls)
+    ]
+    whole = np.concatenate(ends)
+    done = np.full(len(whole), NEVER, np.int64)
     for table in trace.tables.values():
-        call = call_of(table)
-        known = call >= 0
-        if known.all():
-            np.maximum.at(done, call, table.end_ns)
-        else:
-            np.maximum.at(done, call[known], table.end_ns[known])
-    return done
+        for begin in range(0, len(table), _CALLS_AT_ONCE):
+            part = slice(begin, begin + _CALLS_AT_ONCE)
+            call = call_of(table, part)
+            known = call >= 0
+            end_ns = table.end_ns[part] if known.all() else table.end_ns[part][known]
+            call = call if known.all() else call[known]
+            place = call if len(ends) == 1 else process[calls.thread[call]] * width + call
+            np.maximum.at(done, np.searchsorted(whole, place, side="right"), end_ns)
+    cuts = np.cumsum([len(own) for own in ends])[:-1]
+    return [np.maximum.accumulate(own)[:-1] for own in np.split(done, cuts)]
