@@ -108,7 +108,8 @@ explain the same time, so costs do not add up.
 range ([whatif.md](whatif.md)). Exposed time is no bound of them: a program that waits for its
 copies on the host loses more than they take. Only kinds of scenarios that were held against a
 measurement get a gain, so far those whose remedy leaves the copies out; with one a finding ranks by
-its low end, without one it says "exposed, gain unknown" and comes after.
+its low end, without one it says "exposed, gain unknown" and comes after. `nsysoverlap whatif` says
+what the others would give, too, and [why some cannot be told](whatif.md#findings).
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
 `--findings none` none. Without it the text report shows the five that cost most,
