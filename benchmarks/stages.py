@@ -18,7 +18,7 @@ STAGES = {
     "start Python, import": (),
     "read GPU tables": (("trace.load", "read_columns"),),
     "read calls and ranges": (("trace.load", "read_host"),),
-    "read and join waits": (("trace.load", "read_waits"),),
+    "read and join waits": (("trace.load", "read_wait_tables"), ("trace.load", "read_waits")),
     "which launches have rows": (("trace.capture_facts", "trace_facts"),),
     "the rest of reading": (("run.many", "read_trace"),),
     "classify": (("run.analysis", "classify"),),
