@@ -45,6 +45,9 @@ class Row:
             reason = model if isinstance(model, str) else model.withheld
             return [self.name, "", "", "", "", "", "", f"withheld: {reason}"]
         now, then = model.now, model.replayed
+        if not then.step_ns:
+            # Of graphs that were recorded as a whole there is nothing to replay.
+            return [self.name, f"{now.step_ns / 1e6:.3f}", *[""] * 5, f"withheld: {model.withheld}"]
         shares = []
         for direction in ("h2d", "d2h"):
             traced, replayed = (x.overlap(direction).hidden_share for x in (now, then))

@@ -85,23 +85,25 @@ def _judged(kept: Kept) -> Iterator[Row]:
 def _cells(kept: Kept, row: Row) -> list[str]:
     mine, control = kept.readings[row.arm], kept.readings[row.control or ""]
     work, usual = (sum(entry["lanes"].values()) for entry in (mine, control))
-    same = mine["same_kernels"]
+    same = mine.get("same_kernels", {})
     return [
         f"{kept.model}: {row.arm}",
         kept.machine,
         f"{100 * (row.prediction_error or 0):+.1f} %",
         f"{(row.predicted_ms or 0) - (row.step_ms or 0):+.1f}",
         f"{usual - work:+.1f}",
-        *(_less(same[name]) for name in ("products", "rest")),
+        *(_less(same.get(name)) for name in ("products", "rest")),
         _reading(mine, control, "sm_mhz"),
         _reading(mine, control, "watts"),
         _share(mine.get("clocks")),
     ]
 
 
-def _less(kernels: Mapping[str, Any]) -> str:
-    ratio = kernels["ratio"]
-    return "–" if ratio is None else f"{kernels['less_ms']:+.1f} ({100 * (1 - ratio):+.1f} %)"
+def _less(kernels: Mapping[str, Any] | None) -> str:
+    """Of the same kernels, which recordings say; "–" where none were kept or none are the same."""
+    if kernels is None or kernels["ratio"] is None:
+        return "–"
+    return f"{kernels['less_ms']:+.1f} ({100 * (1 - kernels['ratio']):+.1f} %)"
 
 
 def _reading(mine: Mapping[str, Any], control: Mapping[str, Any], key: str) -> str:

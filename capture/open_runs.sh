@@ -29,16 +29,15 @@ capture() {
     [[ -n $dry_run ]] || CUDA_VISIBLE_DEVICES=$visible "${command[@]}" || failed=1
 }
 
-scans=keep-scan,remat-scan,published-scan,published-graphs-scan,parameters-scan
 dense() {
-    capture "$1" matrix --config h200-dense --arms "$scans,pressure-12,pressure-10,pressure-8" \
-        --budget-s "$seconds" --out "$out/dense"
+    capture "$1" matrix --config h200-dense --budget-s "$seconds" --out "$out/dense" \
+        --arms parameters-scan,save-scan,offload,pressure-12,pressure-10,pressure-8
     capture "$1" matrix --config h200-dense --find-batch --no-trace --budget-s "$seconds" \
         --out "$out/dense-batch"
 }
 sparse() {
-    capture "$1" matrix --config h200-moe --budget-s "$seconds" --out "$out/moe" --arms \
-        "$scans,offload-control-scan,lhs-scan,barrier-scan,pressure-14,pressure-11"
+    capture "$1" matrix --config h200-moe --budget-s "$seconds" --out "$out/moe" \
+        --arms parameters-scan,save-scan,offload,pressure-14,pressure-11
     capture "$1" matrix --config h200-moe --find-batch --no-trace --budget-s "$seconds" \
         --out "$out/moe-batch"
 }
@@ -49,9 +48,10 @@ maxtext() {
 }
 
 if ((gpus == 1)); then
+    # What the published claim needs comes first: the search takes about three minutes an arm.
+    maxtext 0 h200-dense
     dense 0
     sparse 0
-    maxtext 0 h200-dense
     maxtext 0 h200-moe
 else
     # A group of its own exit status each: what failed in one is not lost.

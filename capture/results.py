@@ -161,14 +161,16 @@ def _with_overlap(
         return _void_unless(row, "the recording holds no device")
     totals = report["totals"]
     reliefs = [d["relief"]["relief_share"] for d in devices if d.get("relief")]
-    row = replace(
-        row,
-        d2h_hidden=totals["d2h"]["hidden_share"],
-        h2d_hidden=totals["h2d"]["hidden_share"],
-        relief_share=median(reliefs) if reliefs and None not in reliefs else None,
-        exposed_ms=median(exposed_ns(device, steps) for device in devices) / 1e6,
-        finding=report["findings"][0]["code"] if report.get("findings") else "",
-    )
+    row = replace(row, exposed_ms=median(exposed_ns(device, steps) for device in devices) / 1e6)
+    if arm.expects_transfers:
+        # Without it what there is are losses read back, of which a share says nothing.
+        row = replace(
+            row,
+            d2h_hidden=totals["d2h"]["hidden_share"],
+            h2d_hidden=totals["h2d"]["hidden_share"],
+            relief_share=median(reliefs) if reliefs and None not in reliefs else None,
+            finding=report["findings"][0]["code"] if report.get("findings") else "",
+        )
     return _void_unless(row, _bytes_differ(arm, manifest, devices, steps))
 
 

@@ -124,6 +124,18 @@ def gate_page() -> str:
     return _filled("gate.md", tables)
 
 
+def whatif_page() -> str:
+    """The page as it is, with its table of what is replayed for each finding made anew."""
+    from nsysoverlap.findings.scenarios import TESTED, table
+
+    rows = [
+        (f"[{code}](findings.md#{code})", kind, _cell(why), "yes" if kind in TESTED else "")
+        for code, kind, why in table()
+    ]
+    heads = ("finding", "scenario", "why this, or why none", "gain in reports")
+    return _filled("whatif.md", {"scenarios": _table(heads, rows)})
+
+
 _GATE_UNITS = {"share": "share", "ms": "time", "bytes": "size", "count": "number", "GB/s": "rate"}
 
 
@@ -245,6 +257,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "json.md": json_page,
     "validation.md": validation_page,
     "gate.md": gate_page,
+    "whatif.md": whatif_page,
     "dataframes.md": dataframes_page,
     "datasette.json": datasette_file,
 }

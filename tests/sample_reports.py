@@ -9,6 +9,7 @@ from nsysoverlap.result.model import (
     Attribution,
     Basis,
     Bounds,
+    Collective,
     DeviceReport,
     Effective,
     Evidence,
@@ -239,6 +240,10 @@ def stepped_device(step_ms: tuple[float, ...] = (306.2, 305.9, 306.4, 401.7)) ->
             Slowdown(120, 340, 240 * MS, 150 * MS, 4_200_000, 1.032, 1.01, 1.06),
         ),
         bounds=Bounds(1.0, round(257.8 * MS)),
+        collectives=(
+            Collective("ncclDevKernel_AllGather_RING_LL", 12, 940 * MS, 0),
+            Collective("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclArgs)", 4, 9 * MS, 0),
+        ),
     )
 
 
@@ -353,6 +358,7 @@ def small() -> OverlapReport:
         memory=Memory(31 << 30, 30 << 30, 3 << 30, "save", 33 << 30),
         effective=Effective(rate, rate, rate, rate, compute, comm),
         bounds=Bounds(0.75, 17),
+        collectives=(Collective("ncclDevKernel_AllGather_RING_LL", 2, 3, 2),),
     )
     evidence = Evidence(3, 5, "D2H of 100 B", "copy-start.1", "H200 dev 0", "train.sqlite")
     return replace(
@@ -377,7 +383,8 @@ def hostile() -> OverlapReport:
     step = replace(stepped_device().steps[0], label=HOSTILE)
     steps = (step, replace(step, index=2, label="plain"))
     gpu = replace(busy_device().gpu, name=HOSTILE)
-    one = replace(busy_device(), gpu=gpu, trace=HOSTILE, steps=steps)
+    collectives = (Collective(HOSTILE, 1, 2, 10**9),)
+    one = replace(busy_device(), gpu=gpu, trace=HOSTILE, steps=steps, collectives=collectives)
     moved = overlap(1, 3, 0, gib=0.5)
     found = Evidence(1, 2, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     part = replace(

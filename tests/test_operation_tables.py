@@ -42,6 +42,13 @@ def test_without_steps_the_time_is_that_of_the_whole() -> None:
     found = table(only(operation))
     assert found.columns[3] == "exposed"
     assert found.rows[0][3] == "29.5 ms"
+    in_full = table(only(operation), "op")
+    assert "exposed, mean step" not in in_full.columns
+    place = in_full.columns.index("exposed")
+    assert [row[place] for row in in_full.rows] == ["29.5 ms", ""]
+    stepped = table(samples.stepped(), "op")
+    assert stepped.columns[place] == "exposed, mean step"
+    assert [row[place] for row in stepped.rows[:2]] == ["29.5 ms", "7.4 ms"]
 
 
 def test_a_step_of_several_devices_is_their_mean() -> None:

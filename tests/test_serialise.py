@@ -30,6 +30,7 @@ from nsysoverlap.result.model import (
     Attribution,
     Basis,
     Bounds,
+    Collective,
     DeviceReport,
     Effective,
     Evidence,
@@ -179,6 +180,9 @@ devices = st.builds(
     unified_d2h=overlaps(),
     time_budget=budgets,
     streams=st.lists(streams, max_size=2).map(tuple),
+    collectives=st.lists(st.builds(Collective, texts, counts, counts, counts), max_size=2).map(
+        tuple
+    ),
     link=st.builds(LinkReport, rates, rates, texts, rates, rates),
     opaque_bounds=st.none()
     | st.builds(OpaqueBounds, st.none() | shares, st.none() | shares, st.none() | shares),
@@ -274,7 +278,7 @@ def test_the_shape_is_the_documented_one() -> None:
         *("trace", "pid", "device_id", "gpu", "window_ns"),
         *("h2d", "d2h", "both", "unified_h2d", "unified_d2h"),
         *("time_budget", "link", "opaque_bounds", "outside_steps", "relief", "memory"),
-        *("effective", "bounds", "streams", "steps"),
+        *("effective", "bounds", "collectives", "streams", "steps"),
     ]
     assert list(values["devices"][0]["h2d"]) == [
         *("n", "n_by_kernel", "bytes", "bytes_estimated", "busy_ns", "wall_ns"),
@@ -395,7 +399,10 @@ def test_the_schema_wants_every_key_and_no_other(path: Path) -> None:
     assert not validator().is_valid(values)
 
 
-ADDED = ("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay", "memory")
+ADDED = (
+    *("host_blocking_ns", "unawaited_ns", "unresolved_ns", "gain", "replay", "memory"),
+    "collectives",
+)
 """Keys that reports of the first version lack."""
 
 

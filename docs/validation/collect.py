@@ -114,6 +114,13 @@ def clocks(folder: Path, files: list[Path], gpu: int) -> dict[str, Any] | None:
     }
 
 
+def own_clocks(folder: Path) -> dict[str, Any] | None:
+    """What the driver itself read while the steps ran, since it does."""
+    values: dict[str, Any] = (read_manifest(folder) or {}).get("clocks", {})
+    names = ("n", "sm_mhz", "watts", "capped_share")
+    return {name: values[name] for name in names} if values.get("n") else None
+
+
 def _number(text: str) -> float:
     return float(text.split()[0])
 
@@ -122,7 +129,8 @@ def evidence(folder: Path, row: Row, files: list[Path], gpu: int) -> dict[str, A
     """What the recordings say of an arm beside its control; empty without recordings."""
     arm = folder / row.arm
     found: dict[str, Any] = {"lanes": lanes(arm)}
-    if files and (reading := clocks(arm, files, gpu)):
+    reading = clocks(arm, files, gpu) if files else own_clocks(arm)
+    if reading:
         found["clocks"] = reading
     control = folder / (row.control or "")
     if row.control and list(control.glob("*.sqlite")):

@@ -46,12 +46,16 @@ def _change_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--sweep", metavar="link=FROM:TO", help="A curve over the link rate, such as link=0.25:16."
 )
-def whatif(given: Given, wanted: Wanted, sweep: str | None, **changes: tuple[Any, ...]) -> None:
+@click.option("--findings", is_flag=True, help="What each finding of the trace would give.")
+def whatif(
+    given: Given, wanted: Wanted, sweep: str | None, findings: bool, **changes: tuple[Any, ...]
+) -> None:
     """Say how long a step would take if something were different.
 
     The steady steps of the trace are replayed on a model of GPU and host. All changes are made
     together, then each alone; several values of one option are alternatives. Without any, the
-    link is twice as fast. docs/whatif.md says what was tested.
+    link is twice as fast, and each finding says what it would give. docs/whatif.md says what was
+    tested.
     """
     from ..replay.questions import Question
     from ..run.answers import ask
@@ -62,7 +66,7 @@ def whatif(given: Given, wanted: Wanted, sweep: str | None, **changes: tuple[Any
     options, path = given.options, given.path
     wanted.check(given, [path])
     with progress(f"Replaying {path.name}"):
-        result = ask(open_trace(path, options), options, question, sweep)
+        result = ask(open_trace(path, options), options, question, sweep, findings)
     wanted.write(result, given)
     if result.withheld is not None:
         raise click.exceptions.Exit(ExitCode.INCONCLUSIVE)

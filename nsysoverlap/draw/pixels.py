@@ -15,28 +15,25 @@ from .host_curve import thin_steps
 
 COLUMNS = 1500
 """Columns over the width of a plot: a pixel each on a picture 2,000 pixels wide."""
-
-
-DENSE = 4
-"""Columns from which on a block with closed gaps is drawn by the share that is filled."""
-
-
-SOLID = 0.95
-"""Share from which on a block with closed gaps is solid after all: such gaps matter to nobody."""
+MAX_STEPS = 120
+"""Bars of a chart of steps."""
+EXACT = 2
+"""Columns from which on a span is drawn from its start to its end."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """What to draw of a set: bars in order of time, columns of shape (n,).
+    """What to draw of a set: columns of shape (n,), the exact bars first.
 
-    `share` is how much of `[start_ns, end_ns)` the set fills. It is 1 but where many intervals
-    stand too close to draw each; there a bar is one column wide and `dense`.
+    A bar is `share` of a lane high: 1 for exact ones, and for `thin` ones, each a column wide, how
+    much of the column the spans fill that are too short to be drawn from start to end. So heights
+    times widths sum to the length of the set.
     """
 
     start_ns: Int64Array
     end_ns: Int64Array
     share: NDArray[np.float64]
-    dense: BoolArray
+    thin: BoolArray
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -44,13 +41,13 @@ class Bars:
     def select(self, picked: BoolArray) -> Bars:
         """The bars that a mask (n,) picks."""
         return Bars(
-            self.start_ns[picked], self.end_ns[picked], self.share[picked], self.dense[picked]
+            self.start_ns[picked], self.end_ns[picked], self.share[picked], self.thin[picked]
         )
 
 
 @dataclass(frozen=True)
 class PixelColumns:
-    """A stretch of time cut into `COLUMNS` columns of `width_ns` each."""
+    """A stretch of time cut into about `COLUMNS` columns of `width_ns` each."""
 
     start_ns: int
     end_ns: int
@@ -63,48 +60,36 @@ class PixelColumns:
     def bars(self, spans: IntervalSet) -> Bars:
         """The part of a set inside the stretch as no more bars than can be told apart.
 
-        Gaps shorter than a column are closed; what is shorter than a column is widened to one
-        where there is room. So each interval shows, and of each gap that is left open at least
-        half is. A block of four columns and more with closed gaps becomes dense bars, unless the
-        gaps are next to nothing.
+        The page draws by the same rule (`drawBlocks` in timeline-blocks.js): no width is made up.
         """
         inside = spans.clip(self.start_ns, self.end_ns)
-        if not len(inside):
-            nothing = np.empty(0, np.int64)
-            return Bars(nothing, nothing, np.empty(0), np.empty(0, np.bool_))
-        gap = inside.starts[1:] - inside.ends[:-1]
-        is_open = gap >= self.width_ns
-        first = np.flatnonzero(np.concatenate(([True], is_open)))
-        last = np.flatnonzero(np.concatenate((is_open, [True])))
-        start, end = inside.starts[first], inside.ends[last]
-        dense = (last > first) & (end - start >= DENSE * self.width_ns)
-        dense &= inside.covered(start, end) < SOLID * (end - start)
-        room = np.concatenate(([self.width_ns], gap[is_open] // 4, [self.width_ns]))
-        grow = np.maximum(self.width_ns - (end - start), 0)
-        wide_start = start - np.minimum(grow // 2, room[:-1])
-        wide_end = end + np.minimum(grow - grow // 2, room[1:])
-        cut_start, cut_end = self._cut(start[dense], end[dense])
-        filled = inside.covered(cut_start, cut_end) / (cut_end - cut_start)
-        starts = np.concatenate((wide_start[~dense], cut_start))
-        ends = np.concatenate((wide_end[~dense], cut_end))
-        n_plain = len(starts) - len(cut_start)
-        order = np.argsort(starts, kind="stable")
-        share = np.concatenate((np.ones(n_plain), filled))
-        is_dense = np.arange(len(starts)) >= n_plain
-        return Bars(starts[order], ends[order], share[order], is_dense[order])
+        exact = self._exact(inside)
+        short = IntervalSet(inside.starts[~exact], inside.ends[~exact])
+        first = (short.starts - self.start_ns) // self.width_ns
+        last = (short.ends - 1 - self.start_ns) // self.width_ns
+        # Shorter than two columns, a span touches three at most.
+        filled = np.zeros((self.end_ns - self.start_ns) // self.width_ns + 1, np.bool_)
+        for column in (first, np.minimum(first + 1, last), last):
+            filled[column] = True
+        touched = np.flatnonzero(filled)
+        left = self.start_ns + touched * self.width_ns
+        right = np.minimum(left + self.width_ns, self.end_ns)
+        n_exact = int(np.count_nonzero(exact))
+        share = np.concatenate((np.ones(n_exact), short.covered(left, right) / (right - left)))
+        return Bars(
+            np.concatenate((inside.starts[exact], left)),
+            np.concatenate((inside.ends[exact], right)),
+            share,
+            np.arange(len(share)) >= n_exact,
+        )
 
-    def _cut(self, start: Int64Array, end: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Blocks cut into pieces of one column; the last of each may be shorter."""
-        n_pieces = -(-(end - start) // self.width_ns)
-        block = np.repeat(np.arange(len(start)), n_pieces)
-        place = np.arange(len(block)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-        piece = start[block] + place * self.width_ns
-        return piece, np.minimum(piece + self.width_ns, end[block])
+    def _exact(self, inside: IntervalSet) -> BoolArray:
+        result: BoolArray = inside.ends - inside.starts >= EXACT * self.width_ns
+        return result
 
-    def closes_gaps(self, spans: IntervalSet) -> bool:
-        """Whether `bars` closes any gap."""
-        inside = spans.clip(self.start_ns, self.end_ns)
-        return bool((inside.starts[1:] - inside.ends[:-1] < self.width_ns).any())
+    def thins(self, spans: IntervalSet) -> bool:
+        """Whether `bars` draws anything by its share of a column."""
+        return not self._exact(spans.clip(self.start_ns, self.end_ns)).all()
 
     def thin(self, times: Int64Array, values: Int64Array) -> tuple[Int64Array, Int64Array]:
         """A step function with its lowest, highest and last value in each column, in order.
@@ -131,14 +116,12 @@ def distinct(x: np.ndarray, y: np.ndarray, columns: int = 1000) -> BoolArray:
 T = TypeVar("T")
 
 
-def longest_of_each(
-    steps: Sequence[T], at_most: int, length: Callable[[T], float]
-) -> tuple[list[T], str]:
-    """No more steps than can be drawn, and the rule in words, '' where each is drawn.
+def longest_of_each(steps: Sequence[T], length: Callable[[T], float]) -> tuple[list[T], str]:
+    """At most `MAX_STEPS` steps, and the rule in words, '' where each is drawn.
 
     Of several in a row the longest stands for all, so that no slow step is lost.
     """
-    n = every(len(steps), at_most)
+    n = every(len(steps), MAX_STEPS)
     shown = [max(steps[i : i + n], key=length) for i in range(0, len(steps), n)]
     return shown, f"each bar is the longest of {n} in a row" if n > 1 else ""
 

@@ -16,7 +16,7 @@ from ..roles.rules import RuleSet
 from ..steps.projection import StepWindow
 from ..trace.contents import Trace
 from .host_curve import Curve
-from .pixels import COLUMNS, Bars, PixelColumns, every
+from .pixels import COLUMNS, EXACT, Bars, PixelColumns, every
 from .plot_cases import format_ms, options_for, subject
 from .scene import DeviceScene, Scene, curve_note, lane_label, timeline_scene
 from .style import (
@@ -29,6 +29,7 @@ from .style import (
     legend_below,
     patch,
     say,
+    say_below,
 )
 from .timeline import Lane
 
@@ -40,10 +41,15 @@ PLAIN, TALL = 0.52, 0.86
 LANE_INCHES = 0.34
 HEADER = 0.75
 """Lanes of room above each of several devices, for its name."""
-LEAST_SHARE = 0.15
-"""Height that a dense exposed bar has at least, however little of its time is exposed."""
+LEAST = 0.05
+"""Least height of a bar, a pixel or two, so that nothing is lost to sight."""
 OUTLINED = 1 / 250
 """Share of the width from which on an exposed bar is outlined and hatched."""
+_LEGEND = {
+    "h2d": "H2D (host to device), hidden",
+    "d2h": "D2H (device to host), hidden",
+    "exposed": "exposed: behind neither compute nor communication",
+}
 MAX_BORDERS = 60
 MAX_NUMBERED = 12
 FAR = 1e5
@@ -65,9 +71,9 @@ def plot_timeline(
     Exposed parts of transfers are tall, hatched and outlined. `step` draws one step, `window` a
     part of the trace's time (the x axis is in ms of trace time, as `--window` takes it), else all
     that `analyze` measures is drawn. `steps` says what marks a step, as in `analyze`. `devices`
-    picks some by index; of more than eight, those that expose most are drawn. What is narrower
-    than 1/4000 of the width is widened to it and gaps narrower than that are closed, so that no
-    activity and no visible gap is lost. `trace` is a `Trace` or the path of an export.
+    picks some by index; of more than eight, those that expose most are drawn. What is
+    narrower than two of 1,500 columns over the width is as high as the share of its column that is
+    filled: no width is made up, and nothing is lost. `trace` is a `Trace` or the path of an export.
 
     Returns `ax`, or the Axes of a new figure. Raises `UsageError` for a step, window or device
     that the trace does not have.
@@ -81,7 +87,7 @@ def plot_timeline(
 
 def timeline_size(scene: Scene) -> tuple[float, float]:
     """Width and height in inches at which the lanes are legible."""
-    return WIDTH, 1.35 + LANE_INCHES * _rows(scene)
+    return WIDTH, 1.8 + LANE_INCHES * _rows(scene)
 
 
 def _rows(scene: Scene) -> float:
@@ -115,16 +121,8 @@ def draw_timeline(ax: Axes, scene: Scene) -> None:
     ax.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(
-        "\n".join([scale.label, *_remarks(scene, columns)]),
-        loc="left",
-        fontsize=9.5,
-        linespacing=1.5,
-    )
-    legend_below(
-        ax, [patch("h2d"), patch("d2h"), patch("exposed")],
-        ["H2D, hidden", "D2H, hidden", "exposed"],
-    )  # fmt: skip
+    say_below(ax, scale.label, _remark(scene, columns), row=1)
+    legend_below(ax, [patch(kind) for kind in _LEGEND], list(_LEGEND.values()))
     say(
         ax,
         scene.finding,
@@ -154,23 +152,24 @@ class _Scale:
 def _draw_lane(
     ax: Axes, scale: _Scale, columns: PixelColumns, device: DeviceScene, lane: Lane, top: float
 ) -> None:
-    """Dense bars stand on the floor of the lane by their share; exposed ones hang from above."""
+    """Thin bars stand on the floor of the lane by their share; exposed ones hang from above."""
     middle = top + 0.5
     busy = columns.bars(device.hidden(lane))
     floor = np.full(len(busy), middle + PLAIN / 2)
-    _fill(ax, scale, busy, floor - PLAIN * busy.share, floor, facecolor=COLORS[lane.kind],
+    height = PLAIN * np.maximum(busy.share, LEAST)
+    _fill(ax, scale, busy, floor - height, floor, facecolor=COLORS[lane.kind],
           zorder=3, label=lane.kind)  # fmt: skip
     exposed = columns.bars(device.exposed(lane))
     # An outline would make a sliver look several times as long.
     wide = exposed.end_ns - exposed.start_ns >= (columns.end_ns - columns.start_ns) * OUTLINED
     for picked, line, hatch in (
-        (~wide & ~exposed.dense, 0.0, None),
-        (exposed.dense, 0.0, HATCHES["exposed"]),
-        (wide & ~exposed.dense, 0.8, HATCHES["exposed"]),
+        (~wide & ~exposed.thin, 0.0, None),
+        (exposed.thin, 0.0, None),
+        (wide, 0.8, HATCHES["exposed"]),
     ):
         bars = exposed.select(picked)
         ceiling = np.full(len(bars), middle - TALL / 2)
-        height = TALL * np.maximum(bars.share, LEAST_SHARE)
+        height = TALL * np.maximum(bars.share, LEAST)
         _fill(ax, scale, bars, ceiling, ceiling + height, facecolor=COLORS["exposed"],
               edgecolor=INK, linewidth=line, hatch=hatch, zorder=4, label="exposed")  # fmt: skip
     _note(ax, top, device.notes[lane.kind])
@@ -241,15 +240,16 @@ def _in_sight(scene: Scene, device: DeviceScene) -> list[StepWindow]:
     return [s for s in device.steps if s.end_ns > scene.start_ns and s.start_ns < scene.end_ns]
 
 
-def _remarks(scene: Scene, columns: PixelColumns) -> list[str]:
+def _remark(scene: Scene, columns: PixelColumns) -> str:
     """What is not drawn one to one."""
     remarks = []
     lanes = [(device, lane) for device in scene.devices for lane in device.lanes]
-    if any(columns.closes_gaps(s) for d, lane in lanes for s in (d.hidden(lane), d.exposed(lane))):
+    if any(columns.thins(s) for d, lane in lanes for s in (d.hidden(lane), d.exposed(lane))):
         remarks.append(
-            f"gaps below {format_ns(columns.width_ns)} are closed, heights show what is filled"
+            f"what is shorter than {format_ns(EXACT * columns.width_ns)} is as high as the share "
+            "of the time that it fills"
         )
     nth = max(every(len(_in_sight(scene, device)), MAX_BORDERS) for device in scene.devices)
     if nth > 1:
         remarks.append(f"borders of every {nth}th step")
-    return ["; ".join(remarks)] if remarks else []
+    return "; ".join(remarks)

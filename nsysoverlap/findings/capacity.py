@@ -61,6 +61,7 @@ def not_enough_compute(ctx: Context) -> Iterator[Found]:
             lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
         rows=moved,
+        target=1 - side.excess_ns / side.needed_ns,
     )
 
 

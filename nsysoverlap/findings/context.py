@@ -258,18 +258,23 @@ class Cost:
         detail: str = "",
         evidence: tuple[Evidence, ...] = (),
         rows: Rows | None = None,
+        target: float | None = None,
     ) -> Found:
         """A finding of this cost, which blames `rows`; its code is yet to come."""
         finding = Finding("", self.severity, title, detail, remedy, self.ns, evidence)
-        return Found(finding, () if rows is None else rows.masks)
+        return Found(finding, () if rows is None else rows.masks, target)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A finding, and for each case which of its rows it blames; no masks where it blames none."""
+    """A finding, and for each case which of its rows it blames; no masks where it blames none.
+
+    `target` is what its remedy would reach: GB/s of these copies, or the share of their bytes.
+    """
 
     finding: Finding
     rows: tuple[BoolArray, ...] = ()
+    target: float | None = None
 
     def named(self, code: str) -> Found:
         """The same with its code."""

@@ -13,32 +13,18 @@ import numpy as np
 
 from ..core.arrays import BoolArray
 from ..measure.case import DeviceCase
-from ..replay.predict import Prediction, of_changed
+from ..replay.answer import FindingAnswer
+from ..replay.blamed import changed_by
+from ..replay.engine import CycleError
+from ..replay.predict import of_changed
 from ..replay.prepared import Model
-from ..replay.scenario import Scenario, change, without
+from ..replay.scenario import Scenario
 from ..result.model import Finding, Gain
 from ..roles.clock import ClockLaw
 from .context import Found
+from .scenarios import SCENARIOS, TESTED, WORDS
 
-SCENARIOS: dict[str, str | None] = {
-    "round-trip": "drop",
-    "nothing-beside": "earlier",
-    "late-h2d": "earlier",
-    "same-stream-as-compute": "not behind",
-    "head-of-line": "not behind",
-    "graph-serialises": "not behind",
-    "same-direction-queue": None,
-    "d2h-tail": None,
-    "no-duplex": None,
-    "slow-link": "link",
-    "pageable-memory": "link",
-    "not-enough-compute": "bytes",
-}
-"""Code of a finding -> the kind of scenario that is its remedy; None, or no entry, for none."""
-TESTED = frozenset({"drop"})
-"""Kinds that docs/whatif.md shows held against a measurement. Only these show gains in reports."""
 MOST_GAINS = 3
-_DROPPED = "without these copies"
 
 
 def with_gains(
@@ -52,25 +38,63 @@ def with_gains(
     left = MOST_GAINS
     for one in found:
         finding = one.finding
-        if left and SCENARIOS.get(finding.code) in TESTED:
-            gone = _operations(model, cases, one.rows)
-            if gone.any():
+        if left and SCENARIOS[finding.code].kind in TESTED:
+            gain = gain_of(one, cases, model, law)
+            if isinstance(gain, Gain):
                 left -= 1
-                finding = replace(finding, gain=_gain(model, gone, law))
+                finding = replace(finding, gain=gain)
         priced.append(finding)
     return tuple(sorted(priced, key=Finding.urgency))
 
 
-def _gain(model: Model, gone: BoolArray, law: ClockLaw | None) -> Gain:
-    scenario = Scenario(_DROPPED)
-    changed = without(model, change(model, scenario), gone)
-    found: Prediction = of_changed(model, scenario, changed, law)
+def gain_of(
+    one: Found, cases: Sequence[DeviceCase], model: Model, law: ClockLaw | None = None
+) -> Gain | str:
+    """What a step wins by the scenario of a finding, of whatever kind; why that is not known."""
+    remedied = SCENARIOS[one.finding.code]
+    if not remedied.kind:
+        return remedied.why
+    if one.target is None and "{" in WORDS[remedied.kind]:
+        return "what they could reach is not known"
+    blamed = operations_of(model, cases, one.rows)
+    if not blamed.any():
+        return "none of these copies are in the replayed steps"
+    words = WORDS[remedied.kind].format(one.target)
+    try:
+        changed = changed_by(model, remedied.kind, blamed, one.target)
+        found = of_changed(model, Scenario(words), changed, law)
+    except CycleError:
+        return "issued anew, some copies would wait for each other"
     base = (model.replayed or model.now).step_ns
-    return Gain(base - found.step_high_ns, base - found.step_low_ns, _DROPPED)
+    return Gain(base - found.step_high_ns, base - found.step_low_ns, words)
 
 
-def _operations(model: Model, cases: Sequence[DeviceCase], masks: Sequence[BoolArray]) -> BoolArray:
-    """The replayed operations that a finding blames, by a mask over the rows of each case."""
+def answers(
+    found: Sequence[Found],
+    cases: Sequence[DeviceCase],
+    model: Model,
+    law: ClockLaw | None = None,
+) -> tuple[FindingAnswer, ...]:
+    """What each finding of a trace would give: by the low end of its gain, the unknown last."""
+    result = []
+    for one in found:
+        code, title, cost = one.finding.code, one.finding.title, one.finding.cost_ns
+        gain = gain_of(one, cases, model, law)
+        if isinstance(gain, str):
+            result.append(FindingAnswer(code, title, cost, None, None, None, False, gain))
+        else:
+            tested = SCENARIOS[code].kind in TESTED
+            ends = gain.low_ns, gain.high_ns
+            result.append(FindingAnswer(code, title, cost, gain.scenario, *ends, tested, None))
+    return tuple(
+        sorted(result, key=lambda a: (a.scenario is None, -(a.gain_low_ns or 0), -a.cost_ns))
+    )
+
+
+def operations_of(
+    model: Model, cases: Sequence[DeviceCase], masks: Sequence[BoolArray]
+) -> BoolArray:
+    """The replayed operations (n,) that a finding blames, by a mask over the rows of each case."""
     ops = model.operations
     result = np.zeros(len(ops), np.bool_)
     for case, mask in zip(cases, masks, strict=False):

@@ -17,6 +17,7 @@ from ..roles.rules import Role
 from ..trace.cupti import PREFETCH
 from .context import N_EXAMPLES, NOTE, Context, Finder, Found, Rows
 from .facts import SMALL_BYTES, copies, exposed_text, pageable, size_text, without_version
+from .rates import least_rate
 
 LEAST_BYTES = 1 << 20
 """A smaller copy says more about latency than about memory."""
@@ -49,6 +50,7 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
             continue
         rate, pinned = picked.n_bytes / picked.busy_ns, _pinned_rate(ctx, role)
         link = ctx.devices[picked.most_bytes].link
+        could = pinned or least_rate(link, direction, None)
         yield cost.found(
             title=f"{copies(picked.n, role.name)} {preposition} pageable memory: "
             f"{format_rate(rate)} GB/s",
@@ -70,6 +72,7 @@ def pageable_memory(ctx: Context) -> Iterator[Found]:
                 )
             ),
             rows=picked,
+            target=could if could > rate else None,
         )
 
 

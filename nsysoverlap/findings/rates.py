@@ -89,7 +89,7 @@ FINDERS: tuple[Finder, ...] = (slow_link, latency_bound_copies)
 def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
     """What `slow_link` finds in one direction."""
     limits = [
-        _limit(device.link, direction, _best(ctx, i, direction))
+        least_rate(device.link, direction, _best(ctx, i, direction))
         for i, device in enumerate(ctx.devices)
     ]
     large = ctx.rows(lambda case: _large(case, role))
@@ -124,6 +124,7 @@ def _slow_copies(ctx: Context, role: Role, direction: str) -> Iterator[Found]:
         remedy=ctx.remedy("slow-link", c2c=link.source.startswith(C2C)),
         evidence=slow.by_length.examples(lambda i, row, _: _rate_text(ctx, i, row)),
         rows=slow,
+        target=limits[worst],
     )
 
 
@@ -136,7 +137,7 @@ def _best(ctx: Context, i: int, direction: str) -> float | None:
     return max(rates, default=None)
 
 
-def _limit(link: LinkReport, direction: str, best: float | None) -> float:
+def least_rate(link: LinkReport, direction: str, best: float | None) -> float:
     """GB/s below which a large copy is slow; 0 where nothing is known to compare with."""
     peak: float | None = getattr(link, f"{direction}_gbps")
     far = FAR_BELOW_C2C if link.source.startswith(C2C) else FAR_BELOW

@@ -8,10 +8,13 @@ _FEWER = "Move fewer bytes: "
 
 WHAT: dict[str, tuple[Remedy, ...]] = {
     "not-enough-compute": (
-        Remedy(
-            "",
-            f"{_FEWER}leave a part of the optimizer state or parameters on the device.",
-            when=facts("on-host"),
+        *(
+            Remedy(
+                framework,
+                f"{_FEWER}leave a part of the optimizer state or parameters on the device.",
+                when=facts("on-host"),
+            )
+            for framework in ("JAX", "PyTorch")
         ),
         Remedy(
             "MaxText",
@@ -39,8 +42,8 @@ WHAT: dict[str, tuple[Remedy, ...]] = {
         ),
         Remedy(
             "",
-            f"{_FEWER}offload what takes much compute to make for its size, and recompute or keep "
-            "the rest.",
+            f"{_FEWER}keep on the device what its kernels use again, send smaller types or packed "
+            "data, or give each byte more work while it is there.",
         ),
     ),
     "hiding-costs-compute": (

@@ -59,6 +59,8 @@ def link_bound(ctx: Context) -> Iterator[Found]:
             lambda i, row, ns: f"{size_text(ctx, i, row)}, {format_ns(ns)} exposed"
         ),
         rows=bound,
+        target=sum(side.fits for side in phases[i].sides)
+        / max(1, sum(side.n_bytes for side in phases[i].sides)),
     )
 
 
@@ -144,6 +146,11 @@ class _Side:
     n_bytes: int
     active_ns: int
 
+    @property
+    def fits(self) -> float:
+        """Bytes that the compute of the phases can hide."""
+        return self.n_bytes * min(1.0, self.active_ns / self.busy_ns)
+
 
 @dataclass(frozen=True)
 class _Phases:
@@ -209,11 +216,10 @@ def _computes(case: DeviceCase) -> BoolArray:
 def _side_text(ctx: Context, side: _Side) -> str:
     """How busy the engine of a direction was, and what would fit."""
     phase, moved = ctx.per_step(side.phase_ns), ctx.per_step(side.n_bytes)
-    fits = int(moved * min(1.0, side.active_ns / side.busy_ns))
     return (
         f"{side.role.name}: busy for {format_share(side.busy_ns / side.phase_ns)} of "
         f"{format_ns(phase)} {a_step(ctx)}; of {format_bytes(moved)} the compute of that time can "
-        f"hide {format_bytes(fits)}."
+        f"hide {format_bytes(ctx.per_step(int(side.fits)))}."
     )
 
 

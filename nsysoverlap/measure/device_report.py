@@ -20,6 +20,7 @@ from ..roles.rules import Role
 from ..trace.contents import Device
 from .bounds import measure_bounds
 from .case import DeviceCase
+from .comm_kernels import measure_collectives
 from .effective import measure_effective
 from .lanes import TRANSFER_ROLES, Transfers
 from .overlap import BudgetSets, Split, budget_sets
@@ -47,6 +48,7 @@ def measure_device(case: DeviceCase, links: LinkOverride | None) -> DeviceReport
         window_ns=(windows[0][0], windows[-1][1]) if windows else nowhere,
         **measured,
         time_budget=budget,
+        collectives=measure_collectives(case),
         streams=measure_streams(case),
         link=_link(device, case.rows, links),
         opaque_bounds=_opaque_bounds(case),

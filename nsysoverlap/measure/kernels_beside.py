@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from ..core.arrays import Int64Array
 from ..result.model import KernelReport
 from ..roles.rules import Role
 from ..trace.contents import short_name
@@ -53,10 +54,21 @@ def device_kernels(case: DeviceCase) -> DeviceKernels:
     start, end = kernels.start_ns[mine], kernels.end_ns[mine]
     beside_ns = case.rows.union.intersect(case.window).covered(start, end)
     inside_ns = case.window.covered(start, end)
-    counted = case.counted.contains(start)
-    sums = np.zeros((3, len(trace.names) * len(Role)), np.int64)
-    key = kernels.name[mine].astype(np.int64) * len(Role) + role[mine]
-    for total, values in zip(sums, (counted, beside_ns, inside_ns - beside_ns), strict=True):
+    columns = (case.counted.contains(start), beside_ns, inside_ns - beside_ns)
+    return sums_by_name(case, mine, columns)
+
+
+def sums_by_name(
+    case: DeviceCase, rows: Int64Array, columns: Sequence[np.ndarray]
+) -> list[tuple[tuple[str, str], list[int]]]:
+    """(name, role) with the sums of `columns` for each distinct name of some kernels `rows` (n,).
+
+    Columns have shape (n,), integers or bools. Names whose short form is the same come twice.
+    """
+    trace = case.classified.trace
+    sums = np.zeros((len(columns), len(trace.names) * len(Role)), np.int64)
+    key = trace.kernels.name[rows].astype(np.int64) * len(Role) + case.classified.kernel_role[rows]
+    for total, values in zip(sums, columns, strict=True):
         # Not bincount with weights: its float sums lose nanoseconds.
         np.add.at(total, key, values.astype(np.int64))
     found = np.flatnonzero(sums.any(axis=0))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..core.arrays import BoolArray
-from ..core.json_model import Count, Document, Share
+from ..core.json_model import Count, Document, Later, Share
 from .bound import OrderBound
 from .outcome import DIRECTIONS, Outcome
 from .path import CriticalPath
@@ -84,6 +84,24 @@ class BoundAnswer:
 
 
 @dataclass(frozen=True)
+class FindingAnswer:
+    """What a step wins without the cause of a finding: a range.
+
+    `scenario` says what was replayed, and is null where nothing was: then `reason` says why.
+    `tested` says that scenarios of this kind were held against a measurement.
+    """
+
+    code: str
+    title: str
+    cost_ns: Count
+    scenario: str | None
+    gain_low_ns: int | None
+    gain_high_ns: int | None
+    tested: bool
+    reason: str | None
+
+
+@dataclass(frozen=True)
 class PathPart:
     """Time a step that one kind of work adds to the critical path."""
 
@@ -118,6 +136,7 @@ class WhatIf(Document):
     `replay_error` is signed, a share of the step; `withheld` says why nothing is predicted, and
     is null where it is. `bound_withheld` says why there is no bound by order. `enough_link` is
     the least multiple of the link rate in the sweep with which at most 2 % of the step is exposed.
+    `findings` are there where they were asked for, or nothing else was.
     """
 
     json_format: ClassVar = ("nsysoverlap.whatif", 1)
@@ -139,6 +158,7 @@ class WhatIf(Document):
     sweep: tuple[SweepPoint, ...]
     enough_link: float | None
     notes: tuple[str, ...]
+    findings: Later[tuple[FindingAnswer, ...]] = ()
 
 
 ENOUGH = 0.02

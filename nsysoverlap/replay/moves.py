@@ -60,26 +60,30 @@ class Matching:
 
 
 def move_copies(
-    graph: Graph, matching: Matching, *, earlier: int, window: int | None, best: bool
+    graph: Graph,
+    matching: Matching,
+    *,
+    earlier: int,
+    window: int | None,
+    best: bool = False,
+    only: BoolArray | None = None,
 ) -> Graph:
     """The graph with its copies issued anew.
 
     `best`: every matched copy as soon as its data allows. `earlier`: each H2D when the one so many
-    before it is issued now. `window`: what fills a D2H waits for the one so many before it.
+    before it is issued now. `window`: what fills a D2H waits for the one so many before it. Of all
+    operations (n,) only those of `only` move, then also copies that are not matched.
     """
     ops = graph.operations
-    moved_h2d = _by_start(ops, matching.h2d) if best or earlier else []
-    moved_d2h = _by_start(ops, matching.d2h) if best or window is not None else []
+    every_h2d, every_d2h = matching.h2d, matching.d2h
+    if only is not None:
+        every_h2d = np.union1d(every_h2d, np.flatnonzero(only & (ops.kind == OpKind.H2D)))
+        every_d2h = np.flatnonzero(only & (ops.kind == OpKind.D2H))
+    reloads = by_start(ops, every_h2d) if best or earlier else []
+    moved_h2d = reloads if only is None else [copy for copy in reloads if only[copy]]
+    moved_d2h = by_start(ops, every_d2h) if best or window is not None else []
     moved = set(moved_h2d) | set(moved_d2h)
-    before: defaultdict[int, list[int]] = defaultdict(list)
-    after: defaultdict[int, list[int]] = defaultdict(list)
-    for source, node, _ in graph.order:
-        before[node].append(source)
-        after[source].append(node)
-    behind = _Behind(ops, before, moved)
-    latency: defaultdict[int, int] = defaultdict(int)
-    for _, node, lag in graph.order:
-        latency[node] = max(latency[node], lag)
+    behind, after, latency = relations(graph, moved)
     order: dict[tuple[int, int], int] = {}
     for source, node, lag in graph.order:
         if source not in moved and node not in moved:
@@ -97,14 +101,21 @@ def move_copies(
     for copy in moved_d2h:
         for source in behind.of(copy):
             order[source, copy] = latency[copy]
-    issue = {node: source for source, node, _ in graph.host if node in moved}
-    order |= _queues(graph, moved_h2d, moved_d2h)
-    order |= _released(graph, matching, moved_h2d, behind, after, earlier, best)
+    for pair, lag in queues(graph, reloads, moved_d2h).items():
+        if not moved.isdisjoint(pair):
+            order.setdefault(pair, lag)
+    order |= _released(graph, matching, reloads, behind, 0 if best else earlier, set(moved_h2d))
     if window is not None:
         order |= _windowed(moved_d2h, behind, window)
         # What is not moved either comes back no sooner than it has left.
         for left, back in zip(matching.d2h.tolist(), matching.h2d.tolist(), strict=True):
             order.setdefault((left, back), 0)
+    return _with_order(graph, order, moved)
+
+
+def _with_order(graph: Graph, order: dict[tuple[int, int], int], moved: set[int]) -> Graph:
+    """The graph in which only copies that nothing else comes before are issued by the host."""
+    issue = {node: source for source, node, _ in graph.host if node in moved}
     gone = np.zeros(graph.n_nodes, np.bool_)
     gone[list(moved)] = True
     kept = ~gone[graph.host.after] & ~(graph.awaited & gone[graph.host.before])
@@ -121,7 +132,19 @@ def move_copies(
     )
 
 
-class _Behind:
+def relations(graph: Graph, moved: set[int]) -> tuple[Behind, dict[int, list[int]], dict[int, int]]:
+    """What comes before copies that move, what comes after each node, and each node's latency."""
+    before: defaultdict[int, list[int]] = defaultdict(list)
+    after: defaultdict[int, list[int]] = defaultdict(list)
+    latency: defaultdict[int, int] = defaultdict(int)
+    for source, node, lag in graph.order:
+        before[node].append(source)
+        after[source].append(node)
+        latency[node] = max(latency[node], lag)
+    return Behind(graph.operations, before, moved), after, latency
+
+
+class Behind:
     """What a moved copy waits for, looking through other moved copies.
 
     Of each stream only the last operation: the others come before it anyway.
@@ -129,26 +152,32 @@ class _Behind:
 
     def __init__(self, ops: Operations, before: dict[int, list[int]], moved: set[int]) -> None:
         self._stream, self._n = ops.stream.tolist(), len(ops)
+        self._before, self._moved = before, moved
         self._known: dict[int, tuple[int, ...]] = {}
         # A copy waits for what was issued before it, so that is known by then.
         for copy in sorted(moved):
-            last: dict[int, int] = {}
-            for node in before[copy]:
-                for source in self._known.get(node, ()) if node in moved else (node,):
-                    key = self._stream[source] if source < self._n else -source
-                    last[key] = max(source, last.get(key, source))
-            self._known[copy] = tuple(sorted(last.values()))
+            self._known[copy] = self._of(copy)
 
     def of(self, copy: int) -> tuple[int, ...]:
-        return self._known[copy]
+        """The nodes that a copy waits for."""
+        return self._known[copy] if copy in self._known else self._of(copy)
+
+    def _of(self, copy: int) -> tuple[int, ...]:
+        last: dict[int, int] = {}
+        for node in self._before[copy]:
+            for source in self._known.get(node, ()) if node in self._moved else (node,):
+                key = self._stream[source] if source < self._n else -source
+                last[key] = max(source, last.get(key, source))
+        return tuple(sorted(last.values()))
 
 
-def _by_start(ops: Operations, copies: Int64Array) -> list[int]:
+def by_start(ops: Operations, copies: Int64Array) -> list[int]:
+    """Copies (n,) in the order in which they ran."""
     found: list[int] = copies[np.lexsort((copies, ops.start_ns[copies]))].tolist()
     return found
 
 
-def _queues(graph: Graph, h2d: list[int], d2h: list[int]) -> dict[tuple[int, int], int]:
+def queues(graph: Graph, h2d: list[int], d2h: list[int]) -> dict[tuple[int, int], int]:
     """One queue for each engine, in the order given."""
     order = {}
     for copies in (h2d, d2h):
@@ -165,29 +194,30 @@ def _released(
     graph: Graph,
     matching: Matching,
     h2d: list[int],
-    behind: _Behind,
-    after: dict[int, list[int]],
+    behind: Behind,
     earlier: int,
-    best: bool,
+    moved: set[int],
 ) -> dict[tuple[int, int], int]:
-    """What each H2D waits for now: its own D2H, and what the H2D so many before it waited for."""
+    """What each moved H2D waits for now: its own D2H, and what the one so many before waited for.
+
+    0 of them stands for its own D2H alone.
+    """
     order = {}
     own = dict(zip(matching.h2d.tolist(), matching.d2h.tolist(), strict=True))
     by_engine: defaultdict[int, list[int]] = defaultdict(list)
     for copy in h2d:
-        order[own[copy], copy] = 0
+        if copy in moved and copy in own:
+            order[own[copy], copy] = 0
         by_engine[int(graph.engine[copy])].append(copy)
-    if best:
-        return order
-    for copies in by_engine.values():
-        for i, copy in enumerate(copies):
-            if i >= earlier:
-                for source in behind.of(copies[i - earlier]):
+    for copies in by_engine.values() if earlier else ():
+        for before, copy in zip(copies, copies[earlier:], strict=False):
+            if copy in moved:
+                for source in behind.of(before):
                     order[source, copy] = 0
     return order
 
 
-def _windowed(d2h: list[int], behind: _Behind, window: int) -> dict[tuple[int, int], int]:
+def _windowed(d2h: list[int], behind: Behind, window: int) -> dict[tuple[int, int], int]:
     """What fills a D2H may only start when the D2H so many before it is done."""
     order = {}
     for i in range(window, len(d2h)):

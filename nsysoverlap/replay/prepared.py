@@ -54,6 +54,8 @@ class Model:
     """Which operations are matrix products and attention, bound by arithmetic; shape (n,)."""
     packs: Int64Array
     """For each operation the D2H that it only lays a tensor out for, -1 for none; shape (n,)."""
+    held_ns: Int64Array
+    """How long the call of an asynchronous copy took, 0 for other operations; shape (n,)."""
 
     @property
     def operations(self) -> Operations:
@@ -133,7 +135,8 @@ def build_model(
         withheld = withheld or "the order of work in the trace contradicts itself"
     matrix = _matrix_kernels(classified, ops)
     packs = packed_by(classified.trace, ops)
-    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix, packs)
+    held = _held_ns(classified, ops)
+    model = Model(calibrated, chosen, borders, now, replayed, withheld, matrix, packs, held)
     error = model.error
     if withheld is None and error is not None and abs(error) > MOST_ERROR:
         reason = (
@@ -191,6 +194,15 @@ def _matrix_kernels(classified: Classified, ops: Operations) -> BoolArray:
     named = [bool(MATRIX_KERNEL.search(name)) for name in classified.trace.names] + [False]
     result: BoolArray = np.array(named, np.bool_)[ops.name]
     return result
+
+
+def _held_ns(classified: Classified, ops: Operations) -> Int64Array:
+    host, known = classified.trace.host, ops.call >= 0
+    copies = np.array([bool(ASYNC_COPY_API.match(name)) for name in host.api_names], np.bool_)
+    held, call = np.zeros(len(ops), np.int64), ops.call[known]
+    length = host.calls.end_ns[call] - host.calls.start_ns[call]
+    held[known] = np.where(copies[host.calls.name[call]], length, 0)
+    return held
 
 
 def _inside(start: Int64Array, end: Int64Array, low: int, high: int) -> bool:

@@ -18,7 +18,18 @@ from ..trace.cupti import COPY_KINDS, MEMORY_KINDS
 from .columns import Column, Place, at, lifted
 from .model import DIRECTIONS, UNIFIED_DIRECTIONS, OverlapReport, TableName
 from .quantities import MEMORY, OVERLAP, RELIEF
-from .tables import DEVICE, FINDING, HEALTH, KERNEL, OPERATION, STEP, STREAM, own, words
+from .tables import (
+    COLLECTIVE,
+    DEVICE,
+    FINDING,
+    HEALTH,
+    KERNEL,
+    OPERATION,
+    STEP,
+    STREAM,
+    own,
+    words,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,6 +183,11 @@ FRAMES: Mapping[str, Frame] = {
     ),
     "kernels": Frame(
         "A row per kernel name, most time first.", KERNEL, attrgetter("kernels")
+    ),
+    "collectives": Frame(
+        "A row per device and communication kernel, most exposed first.",
+        _held(COLLECTIVE),
+        _rows("collectives"),
     ),
     "findings": Frame("A row per finding, most costly first.", FINDING, attrgetter("findings")),
     "health": Frame(

@@ -17,6 +17,7 @@ from .numbers import WAITS, Memory, Overlap, Relief, TimeBudget, format_share, s
 from .parts import (
     Attribution,
     Bounds,
+    Collective,
     Effective,
     Evidence,
     Finding,
@@ -27,6 +28,7 @@ from .parts import (
     ReplayReport,
     Slowdown,
     StepReport,
+    combine_collectives,
     combine_kernels,
     combine_operations,
 )
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 FORMAT = "nsysoverlap.report"
 FORMAT_VERSION = 1
 
-TableName = Literal["devices", "steps", "streams", "operations", "kernels", "findings", "health"]
+TableName = Literal[
+    "devices", "steps", "streams", "operations", "kernels", "collectives", "findings", "health"
+]
 """The tables of `OverlapReport.to_frame`."""
 DIRECTIONS = ("h2d", "d2h", "both")
 UNIFIED_DIRECTIONS = ("unified_h2d", "unified_d2h")
@@ -53,6 +57,7 @@ __all__ = [
     "Attribution",
     "Basis",
     "Bounds",
+    "Collective",
     "DeviceReport",
     "Effective",
     "Evidence",
@@ -167,6 +172,7 @@ class DeviceReport:
     memory: Later[Memory | None] = None
     effective: Effective | None = None
     bounds: Bounds | None = None
+    collectives: Later[tuple[Collective, ...]] = ()
     streams: tuple[StreamReport, ...] = ()
     steps: tuple[StepReport, ...] = ()
 
@@ -261,6 +267,11 @@ class OverlapReport(Document):
     def time_budget(self) -> TimeBudget:
         """Sum of the devices' time budgets."""
         return sum((d.time_budget for d in self.devices), TimeBudget())
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Communication kernels of all devices by name, most exposed first."""
+        return combine_collectives([c for device in self.devices for c in device.collectives])
 
     @property
     def conclusive(self) -> bool:

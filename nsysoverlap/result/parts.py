@@ -77,6 +77,23 @@ class KernelReport:
 
 
 @dataclass(frozen=True)
+class Collective:
+    """All launches of one communication kernel name on a device, or on several.
+
+    Times are summed over launches: all of them, and the part with no compute beside it.
+    """
+
+    name: str
+    n: Count
+    busy_ns: Count
+    exposed_ns: Count
+
+    def urgency(self) -> tuple[int, int, str]:
+        """Sort key: the most exposed first."""
+        return -self.exposed_ns, -self.busy_ns, self.name
+
+
+@dataclass(frozen=True)
 class Rate:
     """GB/s (10^9) of n copies: overall, and the 10th and 90th percentile of single copies."""
 
@@ -269,6 +286,20 @@ def combine_operations(parts: Sequence[OperationReport]) -> tuple[OperationRepor
         )
     combined.sort(key=lambda p: (-p.overlap.exposed_ns, p.op, p.label, p.direction))
     return tuple(combined)
+
+
+def combine_collectives(parts: Sequence[Collective]) -> tuple[Collective, ...]:
+    """Communication kernels of several devices by name, most exposed first."""
+    groups: dict[str, Collective] = {}
+    for part in parts:
+        known = groups.get(part.name, Collective(part.name, 0, 0, 0))
+        groups[part.name] = Collective(
+            part.name,
+            known.n + part.n,
+            known.busy_ns + part.busy_ns,
+            known.exposed_ns + part.exposed_ns,
+        )
+    return tuple(sorted(groups.values(), key=Collective.urgency))
 
 
 def combine_kernels(parts: Sequence[KernelReport]) -> tuple[KernelReport, ...]:

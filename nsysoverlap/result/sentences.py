@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import shlex
 
-from ..core.formatting import format_bytes, format_ms, format_ns, format_span, number_of
+from ..core.formatting import (
+    format_bytes,
+    format_ms,
+    format_ns,
+    format_span,
+    number_of,
+    short_kernel,
+)
 from .metrics import METRICS, Scope
 from .model import GUESSED, OverlapReport, format_share, share
 from .scopes import measure
+
+LITTLE = 0.05
+"""Share of the time below which exposed transfers are not where it goes."""
+_WIDTH = 40
+"""Characters of a kernel."""
 
 
 def headline(report: OverlapReport) -> str:
@@ -74,21 +86,32 @@ def _a_step(report: OverlapReport) -> str:
 def _instead(report: OverlapReport) -> str:
     """Where the time goes if not into transfers; '' where they may matter."""
     codes = {finding.code for finding in report.findings}
-    loading, little = "one-time-transfers" in codes, "immaterial-transfers" in codes
-    if not (loading or little):
+    budget = report.time_budget
+    if "one-time-transfers" in codes:
+        why = "All of them lie before the first kernel or after the last: data is loaded once"
+    elif "immaterial-transfers" in codes:
+        why = "That is less than 0.1 % of the time"
+    elif not budget.transfer_ns:
+        return f" The GPU's time is {_spent(report)}."
+    elif budget.transfer_ns < LITTLE * budget.total_ns:
+        why = f"That is {format_share(budget.transfer_ns / budget.total_ns)} of the time"
+    else:
         return ""
-    why = (
-        "All of them lie before the first kernel or after the last: data is loaded once"
-        if loading
-        else "That is less than 0.1 % of the time"
-    )
+    return f" {why}; the GPU's time is {_spent(report)}."
+
+
+def _spent(report: OverlapReport) -> str:
+    """What the GPU did for most of the time but transfers, with the worst of the collectives."""
     budget = report.time_budget
     rest = {"compute": budget.compute_ns, "exposed communication": budget.comm_ns}
     rest |= {"other work": budget.other_ns, "opaque graphs": budget.opaque_ns}
     rest |= {"idle": budget.idle_ns}
     ordered = sorted(rest.items(), key=lambda item: -item[1])
-    shown = [f"{name} {format_share(ns / budget.total_ns)}" for name, ns in ordered if ns][:3]
-    return f" {why}; the GPU's time is {', '.join(shown)}."
+    shown = {name: format_share(ns / budget.total_ns) for name, ns in ordered[:3] if ns}
+    slowest = next(iter(report.collectives), None)
+    if slowest is not None and "exposed communication" in shown:
+        shown["exposed communication"] += f" (most in {short_kernel(slowest.name, _WIDTH)})"
+    return ", ".join(f"{name} {part}" for name, part in shown.items())
 
 
 def _opaque_range(report: OverlapReport) -> tuple[float, float] | None:
@@ -138,7 +161,8 @@ def _nothing_measured(report: OverlapReport) -> str:
         )
     if not report.conclusive:
         return f"No host transfers were recorded over {span}."
-    return f"No host transfers were recorded over {span}: nothing to hide."
+    rest = f" The GPU's time is {_spent(report)}." if report.time_budget.total_ns else ""
+    return f"No host transfers were recorded over {span}: nothing to hide.{rest}"
 
 
 def _migrated_bytes(report: OverlapReport) -> int:

@@ -16,6 +16,7 @@ from .device_names import NAMES
 from .metrics import STEP_MEAN
 from .model import (
     DIRECTIONS,
+    Collective,
     DeviceReport,
     Finding,
     HealthEntry,
@@ -195,6 +196,21 @@ KERNEL: tuple[Column[KernelReport], ...] = (
     Column(
         "alone_ns", Unit.TIME, "duration of those with none beside them", attrgetter("alone_ns"),
         "alone", _FRAME | _SHOWN,
+    ),
+)  # fmt: skip
+
+COLLECTIVE: tuple[Column[Collective], ...] = (
+    Column(
+        "name", Unit.NAME, "communication kernel", lambda one: one.name, "collective",
+        _FRAME | _SHOWN, show=lambda one: short_kernel(one.name) or "(no name)",
+    ),
+    own("n", Unit.COUNT, "launches", _FRAME | _SHOWN),
+    Column(
+        "busy_ns", Unit.TIME, "sum of durations", attrgetter("busy_ns"), "time", _FRAME | _SHOWN
+    ),
+    Column(
+        "exposed_ns", Unit.TIME, "part of it with no compute beside it", attrgetter("exposed_ns"),
+        "exposed", _FRAME | _SHOWN,
     ),
 )  # fmt: skip
 

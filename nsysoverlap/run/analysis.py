@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ..core.errors import UsageError
 from ..core.threads import each
 from ..core.window import Window
 from ..findings import find
-from ..findings.context import Context
+from ..findings.context import Context, Found
 from ..health import judge
 from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
 from ..measure.kernels_beside import DeviceKernels, device_kernels, measure_kernels
-from ..measure.operations import DeviceOperations, device_operations, measure_operations
+from ..measure.operations import (
+    DeviceOperations,
+    TransferLabels,
+    device_operations,
+    measure_operations,
+    transfer_labels,
+)
 from ..measure.waiting import Pieces
+from ..replay.prepared import Model
 from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
 from ..roles.clock import ClockLaw
 from ..roles.frameworks import detect
@@ -26,7 +34,7 @@ from ..steps.launches import Launches
 from ..steps.plan import StepPlan, StepSpec, plan_steps, steps_in_window
 from ..trace.contents import Trace
 from ..trace.load import read_trace
-from .replaying import replayed
+from .replaying import model_of, replayed
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,11 @@ class TraceCases:
     launches: Launches
     cases: tuple[DeviceCase, ...]
 
+    @cached_property
+    def model(self) -> Model | str | None:
+        """The replay of a report; why there is none, and None without steps or transfers."""
+        return model_of(self.classified, self.launches, self.plan, self.cases)
+
 
 def as_window(window: Window | tuple[int | None, int | None] | None) -> Window:
     """A window as Python users give it."""
@@ -124,19 +137,13 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     trace, plan, cases = found.classified.trace, found.plan, found.cases
     measured = _measure_devices(cases, options.links, threads)
     devices = tuple(own.report for own in measured)
-    n_steps = plan.n_steps or None
     own_operations = [own.operations for own in measured]
-    operations, attribution = measure_operations(cases, n_steps, own_operations)
+    operations, attribution = measure_operations(cases, plan.n_steps or None, own_operations)
     framework, components = detect(trace)
-    context = Context(
-        cases,
-        devices,
-        n_steps,
-        trace.info.capture,
-        tuple(own.labels.op.tolist() for own in own_operations),
-        framework.name,
-    )
-    replay, findings = replayed(plan, cases, devices, find(context, threads), options.clock)
+    labels = [own.labels for own in own_operations]
+    blamed = find(_context(found, devices, labels, framework.name), threads)
+    moved = any(device.both.n for device in devices)
+    replay, findings = replayed(found.model if moved else None, cases, blamed, options.clock)
     return OverlapReport(
         traces=(
             TraceReport(
@@ -159,10 +166,35 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
     )
 
 
-def health_of(found: TraceCases, options: Options) -> tuple[HealthEntry, ...]:
-    """What is to be known of a trace; an error makes its numbers inconclusive."""
-    devices = [measure_device(case, options.links) for case in found.cases]
-    return _health(found, devices, options)
+def judged(
+    found: TraceCases, options: Options, wanted: bool
+) -> tuple[tuple[HealthEntry, ...], tuple[Found, ...]]:
+    """What is to be known of a trace, of which an error makes its numbers inconclusive; and, where
+    wanted, what is found to be wrong.
+    """
+    devices = tuple(measure_device(case, options.links) for case in found.cases)
+    health = _health(found, devices, options)
+    if not wanted:
+        return health, ()
+    labels = [transfer_labels(case) for case in found.cases]
+    name = detect(found.classified.trace)[0].name
+    return health, find(_context(found, devices, labels, name))
+
+
+def _context(
+    found: TraceCases,
+    devices: tuple[DeviceReport, ...],
+    labels: Sequence[TransferLabels],
+    framework: str,
+) -> Context:
+    return Context(
+        found.cases,
+        devices,
+        found.plan.n_steps or None,
+        found.classified.trace.info.capture,
+        tuple(own.op.tolist() for own in labels),
+        framework,
+    )
 
 
 def _health(

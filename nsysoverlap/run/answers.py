@@ -11,6 +11,8 @@ import numpy as np
 
 from ..core.errors import UsageError
 from ..core.garbage import collector_paused
+from ..findings.context import Found
+from ..findings.gains import answers
 from ..measure.operations import transfer_labels
 from ..replay.answer import (
     BoundAnswer,
@@ -34,7 +36,7 @@ from ..roles.rules import RuleSet
 from ..steps.plan import StepSpec
 from ..trace.contents import Trace, short_name
 from ..trace.load import read_trace
-from .analysis import Options, TraceCases, health_of, trace_cases
+from .analysis import Options, TraceCases, judged, trace_cases
 from .clock_fit import law_of
 
 DEFAULT = Question(link=("2x",))
@@ -59,6 +61,7 @@ def whatif(
     memory: float | str | Sequence[str] = (),
     gpu: str | Sequence[str] = (),
     sweep: str | None = None,
+    findings: bool = False,
     steps: str = "auto",
     skip_steps: int = 0,
     rules: RuleSet | None = None,
@@ -68,7 +71,8 @@ def whatif(
 
     Everything given is changed together, then each alone; several values of one argument are
     alternatives. Links are `2x` or `200GB/s`; `drop` are regular expressions for operations whose
-    transfers do not happen; `earlier` and `window` count copies. `clock` is the clock law of the
+    transfers do not happen; `earlier` and `window` count copies. `findings` asks what each finding
+    of the trace would give, as is done where nothing else is asked. `clock` is the clock law of the
     machine, or the paths of two traces of another program to fit it on. Raises `TraceFileError`
     and `UsageError`.
     """
@@ -97,13 +101,23 @@ def whatif(
     options = Options(rules=rules or RuleSet(), steps=StepSpec(steps, skip_steps), clock=law)
     if not isinstance(trace, Trace):
         trace = read_trace(trace)
-    return ask(trace, options, question, sweep)
+    return ask(trace, options, question, sweep, findings)
 
 
-def ask(trace: Trace, options: Options, question: Question, sweep: str | None = None) -> WhatIf:
-    """The answers to a question, or to `DEFAULT`; raises `UsageError` for steps there are not."""
+def ask(
+    trace: Trace,
+    options: Options,
+    question: Question,
+    sweep: str | None = None,
+    findings: bool = False,
+) -> WhatIf:
+    """The answers to a question, or to `DEFAULT`; raises `UsageError` for steps there are not.
+
+    `findings` asks what each finding would give, as is done where nothing else is asked.
+    """
     name = next((device.gpu.name for device in trace.devices if device.gpu.name), None)
-    asked = scenarios(question if question.asked or sweep else DEFAULT, name)
+    nothing = not (question.asked or sweep or findings)
+    asked = scenarios(DEFAULT if nothing else question, name)
     factors = sweep_factors(sweep) if sweep else ()
     cases = trace_cases(trace, options)
     if cases.plan.marker is None:
@@ -115,12 +129,13 @@ def ask(trace: Trace, options: Options, question: Question, sweep: str | None = 
         model = build_model(cases.classified, cases.launches, cases.plan.windows)
         if isinstance(model, str):
             return _no_model(cases, model)
-        health = health_of(cases, options)
+        health, found = judged(cases, options, nothing or findings)
         errors = [entry for entry in health if entry.severity == "error"]
         if errors and model.withheld is None:
             model = replace(model, withheld=errors[0].message.rstrip("."))
         accepted = tuple(entry.message.rstrip(".") for entry in health if entry.accepted)
-        return _Answering(cases, model, options.clock, accepted).answer(asked, factors)
+        answering = _Answering(cases, model, options.clock, accepted)
+        return answering.answer(asked, factors, found)
 
 
 class _Answering:
@@ -130,7 +145,9 @@ class _Answering:
         self._cases, self._model, self._law = cases, model, law
         self._accepted = accepted
 
-    def answer(self, asked: Sequence[Scenario], factors: Sequence[float]) -> WhatIf:
+    def answer(
+        self, asked: Sequence[Scenario], factors: Sequence[float], found: Sequence[Found]
+    ) -> WhatIf:
         """Everything; of a model that is withheld only what was traced and why."""
         model = self._model
         may = model.withheld is None
@@ -157,6 +174,7 @@ class _Answering:
             sweep=points,
             enough_link=enough_link(points),
             notes=self._notes(),
+            findings=answers(found, self._cases.cases, model, self._law) if may else (),
         )
 
     def _scenario(self, scenario: Scenario) -> ScenarioAnswer:

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from ..core.garbage import collector_paused
 from ..replay.link_curve import LinkCurve, enough_link, link_points
-from ..replay.prepared import build_model
+from ..replay.prepared import Model
 from ..replay.questions import sweep_factors
 from ..roles.clock import ClockLaw
 from .analysis import TraceCases
-from .replaying import MOST_OPERATIONS, STEPS
+from .replaying import MOST_OPERATIONS
 
 SWEEP = "link=0.25:16"
 T = TypeVar("T")
@@ -47,14 +47,12 @@ def _both(found: TraceCases, keep: Callable[[TraceCases], T], law: ClockLaw | No
 
 def link_curve(found: TraceCases, law: ClockLaw | None) -> LinkCurve | None:
     """The curve of a trace; None where nothing moves, is predicted, or it would take seconds."""
-    if not found.plan.windows or not any(len(case.rows) for case in found.cases):
+    model = found.model
+    if not isinstance(model, Model) or model.withheld is not None or model.error is None:
+        return None
+    if len(model.operations) > MOST_OPERATIONS:
         return None
     with collector_paused():
-        model = build_model(
-            found.classified, found.launches, found.plan.windows, STEPS, MOST_OPERATIONS
-        )
-        if isinstance(model, str) or model.withheld is not None or model.error is None:
-            return None
         points = link_points(model, sweep_factors(SWEEP), law)
     name = found.classified.trace.info.file_name
     return LinkCurve(name, model.error, points, enough_link(points))

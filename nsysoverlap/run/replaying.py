@@ -10,8 +10,10 @@ from ..findings.gains import with_gains
 from ..measure.case import DeviceCase
 from ..replay.bound import order_bounds
 from ..replay.prepared import Model, build_model
-from ..result.model import DeviceReport, Finding, ReplayReport
+from ..result.model import Finding, ReplayReport
 from ..roles.clock import ClockLaw
+from ..roles.rules import Classified
+from ..steps.launches import Launches
 from ..steps.plan import StepPlan
 
 STEPS = 2
@@ -21,27 +23,34 @@ ROWS_FOR_ONE = 20
 are more: then it takes about a quarter longer. More are left to `nsysoverlap whatif`."""
 
 
-def replayed(
-    plan: StepPlan,
-    cases: Sequence[DeviceCase],
-    devices: Sequence[DeviceReport],
-    found: Sequence[Found],
-    law: ClockLaw | None = None,
-) -> tuple[ReplayReport | None, tuple[Finding, ...]]:
-    """What a replay says of a trace, and its findings with their gains; None without steps.
+def model_of(
+    classified: Classified, launches: Launches, plan: StepPlan, cases: Sequence[DeviceCase]
+) -> Model | str | None:
+    """The model of a report; why there is none, and None without steps or transfers.
 
     Without transfers there is nothing to win, so nothing is replayed either.
     """
-    findings = tuple(one.finding for one in found)
-    if not plan.windows or not any(device.both.n for device in devices):
-        return None, findings
-    one = cases[0]
-    n_rows = sum(len(table) for table in one.classified.trace.tables.values())
+    if not plan.windows or not any(len(case.rows) for case in cases):
+        return None
+    n_rows = sum(len(table) for table in classified.trace.tables.values())
     most = max(MOST_OPERATIONS, n_rows // ROWS_FOR_ONE)
     with collector_paused():
-        model = build_model(one.classified, one.launches, plan.windows, STEPS, most)
-        if isinstance(model, str):
-            return ReplayReport(withheld=model, bound_withheld=model), findings
+        return build_model(classified, launches, plan.windows, STEPS, most)
+
+
+def replayed(
+    model: Model | str | None,
+    cases: Sequence[DeviceCase],
+    found: Sequence[Found],
+    law: ClockLaw | None = None,
+) -> tuple[ReplayReport | None, tuple[Finding, ...]]:
+    """What a replay says of a trace, and its findings with their gains; None without a model."""
+    findings = tuple(one.finding for one in found)
+    if model is None:
+        return None, findings
+    if isinstance(model, str):
+        return ReplayReport(withheld=model, bound_withheld=model), findings
+    with collector_paused():
         if model.withheld is None:
             findings = with_gains(found, cases, model, law)
         return _report(model), findings

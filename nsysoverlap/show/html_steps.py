@@ -10,10 +10,9 @@ from statistics import median
 from ..core.formatting import clean_text, format_ns
 from ..draw.pixels import every, longest_of_each
 from ..result.model import DeviceReport, StepReport, format_share
-from .html_charts import BUDGET_TITLES, DIRECTIONS, BarPart, budget_times
+from ..result.quantities import BUDGET_TITLES
+from .html_charts import DIRECTIONS, BarPart, budget_times
 
-MAX_BARS = 120
-"""Of more steps, the longest of several in a row is drawn."""
 MAX_NUMBERED = 20
 
 
@@ -63,7 +62,7 @@ def step_chart(device: DeviceReport, name: str) -> StepChart | None:
     steps = sorted(device.steps, key=lambda step: (step.start_ns, step.pid))
     if not steps:
         return None
-    shown, rule = longest_of_each(steps, MAX_BARS, lambda step: step.duration_ns)
+    shown, rule = longest_of_each(steps, lambda step: step.duration_ns)
     highest = max(step.duration_ns for step in shown) or 1
     columns = tuple(_column(step, highest, i, len(shown)) for i, step in enumerate(shown))
     exposed = round(median(step.both.exposed_ns for step in steps))

@@ -18,11 +18,12 @@ N_SHORT = 5
 N_FULL = 15
 N_KERNELS = 5
 _HOST = "host waited"
+_STEPPED = f"exposed, {STEP_MEAN}"
 _STACKED = {
     "operation": ("operation", "followed_by"),
     "n, size": ("n", "size"),
     "wall, hidden": ("wall_ns", "hidden_share"),
-    f"exposed, {STEP_MEAN}": ("exposed_ns", "exposed_per_step_ns"),
+    _STEPPED: ("exposed_ns", "exposed_per_step_ns"),
     "compute waited": ("blocking_ns", "blocking_share"),
     _HOST: ("host_blocking_ns", "host_blocking_share"),
     "GB/s": ("gb_per_s",),
@@ -71,6 +72,8 @@ def _full_table(report: OverlapReport, shown: Sequence[OperationReport]) -> Tabl
         note += f"Shown are {len(shown)} of {total}; all are in the JSON report. "
     note = f"{note}{_mean(report)}{_known(report)} {_left_over(report)}".rstrip()
     pairs = {name: names for name, names in _STACKED.items() if _hosted(shown) or name != _HOST}
+    if not _stepped(shown):
+        pairs = {"exposed" if n == _STEPPED else n: names for n, names in pairs.items()}
     stacked = [named(OPERATION, *names) for names in pairs.values()]
     rows = tuple(row for operation in shown for row in _two_rows(operation, stacked))
     return Table("Operations by exposed time", tuple(pairs), rows, note)

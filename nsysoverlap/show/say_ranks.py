@@ -11,9 +11,10 @@ from ..core.formatting import NONE, format_ns
 from ..core.limits import Unit, format_value
 from ..result.columns import Column, lifted, named
 from ..result.device_names import rank_name
-from ..result.metrics import STEP_MEDIAN
+from ..result.metrics import STEP_MEAN, STEP_MEDIAN
 from ..result.model import DeviceReport, Overlap, OverlapReport, TimeBudget, TraceReport
 from ..result.quantities import BUDGET, OVERLAP
+from ..result.stragglers import collective_waits, straggler
 from ..result.worst import exposed_of
 from .blocks import Block, Cell, Table
 from .cells import summary_row, table_of
@@ -29,7 +30,10 @@ INCONCLUSIVE = ", inconclusive"
 
 @dataclass(frozen=True)
 class RankRow:
-    """One trace. `exposed_ns` and `step_ns` are medians over steps where there are steps."""
+    """One trace. `exposed_ns` and `step_ns` are medians over steps where there are steps.
+
+    `wait_ns` is the time of a step, or of the window, in which it waited for other ranks.
+    """
 
     name: str
     h2d: Overlap
@@ -40,6 +44,8 @@ class RankRow:
     gpu_ids: str
     exposed_ns: int
     step_ns: int | None
+    devices: tuple[DeviceReport, ...]
+    wait_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,9 @@ def rank_rows(report: OverlapReport) -> tuple[RankRow, ...]:
         devices = [device for device in report.devices if device.trace == trace.path]
         if devices:
             rows.append(_row(_name(report, trace), devices))
+    waits = collective_waits([row.devices for row in rows])
+    if waits is not None:
+        rows = [replace(row, wait_ns=wait) for row, wait in zip(rows, waits, strict=True)]
     return tuple(rows)
 
 
@@ -98,6 +107,7 @@ def _row(name: str, devices: Sequence[DeviceReport]) -> RankRow:
         gpu_ids=_gpus(devices),
         exposed_ns=max(exposed) if exposed else both.exposed_ns,
         step_ns=max(times) if times else None,
+        devices=tuple(devices),
     )
 
 
@@ -117,6 +127,7 @@ _NAMES: tuple[Column[RankRow], ...] = (
     Column[RankRow]("gpu", Unit.NAME, "", lambda row: row.gpu_ids, "GPU"),
 )
 _STEP = Column[RankRow]("step_ns", Unit.TIME, "", lambda row: row.step_ns, "step time")
+_WAIT = Column[RankRow]("wait_ns", Unit.TIME, "", lambda row: row.wait_ns, "collective wait")
 _UNLIKE = named(OVERLAP, "size", "gb_per_s", "hidden_share")
 _TIMES = named(BUDGET, "compute_ns", "comm_ns", "idle_ns")
 
@@ -185,10 +196,12 @@ def ranks_table(report: OverlapReport) -> tuple[Table, tuple[tuple[str, ...], ..
 def _columns(rows: Sequence[RankRow]) -> list[Column[RankRow]]:
     stepped = any(row.step_ns is not None for row in rows)
     exposed = f"exposed, {STEP_MEDIAN}" if stepped else "exposed"
+    wait = f"collective wait, {STEP_MEAN}" if stepped else "collective wait"
     return [
         *_SHARES,
         Column[RankRow]("exposed_ns", Unit.TIME, "", lambda row: row.exposed_ns, exposed),
         *([_STEP] if stepped else []),
+        *([replace(_WAIT, heading=wait)] if any(row.wait_ns for row in rows) else []),
     ]
 
 
@@ -204,6 +217,28 @@ def _spread(
 
 def _worst_note(rows: Sequence[RankRow]) -> str:
     worst = worst_rank(rows)
+    late = late_note([row.name for row in rows], [row.devices for row in rows])
+    return f"{_exposed_note(rows, worst)} {late}".rstrip()
+
+
+def late_note(names: Sequence[str], ranks: Sequence[Sequence[DeviceReport]]) -> str:
+    """Which rank the others wait for in their collectives; '' where that costs next to nothing."""
+    waits = collective_waits(ranks)
+    late = None if waits is None else straggler(ranks, waits)
+    if waits is None or late is None:
+        return ""
+    others = [wait for i, wait in enumerate(waits) if i != late]
+    stepped = any(device.steps for devices in ranks for device in devices)
+    middle = format_ns(round(statistics.median(others)))
+    spread = f" (median; up to {format_ns(max(others))})" if len(others) > 1 else ""
+    who = "the others wait" if others[1:] else "the other waits"
+    return (
+        f"Last to collectives comes {names[late]}: {who} for it at least {middle}"
+        f"{' a step' if stepped else ''}{spread}."
+    )
+
+
+def _exposed_note(rows: Sequence[RankRow], worst: RankRow) -> str:
     if worst.exposed_ns == 0:
         return "No rank has exposed transfers."
     text = f"Worst: {worst.name} with {format_ns(worst.exposed_ns)} exposed"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..core.formatting import format_ns, number_of
 from ..core.limits import Unit
-from ..result.columns import Column, lifted, named
+from ..result.columns import Column, Place, at, lifted, named
 from ..result.device_names import FEW_DEVICES, NAMES, device_names
 from ..result.model import (
     DeviceReport,
@@ -25,18 +25,20 @@ from ..result.model import (
 from ..result.numbers import BUDGET_ROLES, Overlap
 from ..result.quantities import OVERLAP
 from ..result.sentences import basis_line, headline, next_step
-from ..result.tables import STREAM
+from ..result.stragglers import NOTABLE
+from ..result.tables import COLLECTIVE, STREAM
 from .blocks import Block, Command, Paragraph, Section, Table
 from .cells import table_of
 from .say_findings import findings_section
 from .say_gains import gain_section
 from .say_operations import kernels_section, operations_section
-from .say_ranks import ranks_section
+from .say_ranks import late_note, ranks_section
 from .say_steps import steps_section
 from .say_transfers import transfers_section, unified_section
 from .view import View
 
 MAX_STREAMS = 20
+MAX_COLLECTIVES = 5
 ALWAYS = ("compute", "transfer", "idle")
 """Parts of the time budget to show even when they are 0."""
 SEVERITY_ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -123,6 +125,19 @@ def _many_budgets(report: OverlapReport, names: Sequence[str], note: str) -> Tab
         rows.append((name, format_ns(budget.total_ns), *map(format_share, shares)))
     columns = ("device", "window", *parts)
     return Table("Time budget, each device", columns, tuple(rows), note)
+
+
+def collectives_section(report: OverlapReport) -> list[Block]:
+    """The collectives that kept the GPUs from computing most, and which device came late."""
+    exposed = sum(one.exposed_ns for one in report.collectives)
+    if exposed < NOTABLE * report.time_budget.total_ns or not exposed:
+        return []
+    shown = report.collectives[:MAX_COLLECTIVES]
+    note = "Summed over launches; exposed: no compute ran beside it."
+    if len(report.traces) == 1:
+        devices = [[device] for device in report.devices]
+        note = f"{note} {late_note(device_names(report), devices)}".rstrip()
+    return [table_of("Collectives", at(COLLECTIVE, Place.TEXT), shown, note)]
 
 
 def opaque_section(report: OverlapReport) -> list[Block]:
@@ -221,7 +236,8 @@ SECTIONS: tuple[tuple[str, str, tuple[Part, ...]], ...] = (
     (
         "time", "Time",
         (
-            *(_always(part) for part in (budget_section, unified_section, opaque_section)),
+            *(_always(part) for part in (budget_section, collectives_section, unified_section,
+                                          opaque_section)),
             streams_section,
         ),
     ),

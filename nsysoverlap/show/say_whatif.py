@@ -26,7 +26,8 @@ def whatif_sections(result: WhatIf) -> list[Section]:
     said = (Paragraph(headline(result), _tone(result)), Paragraph(_basis(result)))
     answers: list[Block] = []
     if result.withheld is None:
-        answers = [*_scenarios(result), *_copies(result), *_bounds(result), *_path(result)]
+        answers = [*_scenarios(result), *_findings(result), *_copies(result)]
+        answers += [*_bounds(result), *_path(result)]
     return [
         Section("summary", "Summary", said),
         Section("answers", "Answers", tuple(answers)),
@@ -110,6 +111,31 @@ def _gain(result: WhatIf, answer: ScenarioAnswer) -> str:
 
 def _relief(answer: ScenarioAnswer) -> str:
     return f"{answer.relief_bytes / 2**30:.2f}" if answer.offloaded_bytes else NONE
+
+
+def _findings(result: WhatIf) -> list[Block]:
+    """What each finding would give, as far as that can be replayed."""
+    if not result.findings:
+        return []
+    rows = tuple(
+        (
+            one.code,
+            one.scenario or f"none: {one.reason}",
+            format_ns(one.cost_ns) if one.cost_ns else NONE,
+            NONE
+            if one.gain_low_ns is None or one.gain_high_ns is None
+            else format_range(one.gain_low_ns, one.gain_high_ns),
+            "yes" if one.tested else "no" if one.scenario else NONE,
+        )
+        for one in result.findings
+    )
+    columns = ("finding", "what was replayed", "cost", "gain", "tested")
+    note = (
+        "Each by itself: they do not add up. Tested says whether such a scenario was held against "
+        "a measurement (docs/whatif.md)."
+    )
+    title = f"What each finding would give, {STEP_MEAN}"
+    return [Table(title, columns, rows, note, n_words=2)]
 
 
 def _copies(result: WhatIf) -> list[Block]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from capture.config import load_config
@@ -70,6 +72,39 @@ def test_the_largest_batch_is_found(largest: int, start: int) -> None:
 
     assert search(fits, start, 4096) == largest
     assert len(set(tried)) == len(tried), "a size is run twice"
+
+
+@pytest.mark.parametrize("really", [67, 66, 60, 31])
+def test_plans_bracket_the_largest_batch(really: int) -> None:
+    """3 GiB and 0.7 for each sequence: 67 fit into 50 GiB by plan, and perhaps fewer in truth."""
+    pytest.importorskip("jax")
+    from capture.batches import by_plan, search
+
+    tried: list[dict[str, Any]] = []
+
+    def fits(size: int) -> bool:
+        plan = 3 + 0.7 * size
+        fit = size <= really and plan <= 50.0
+        tried.append({"batch_per_device": size, "fits": fit, "planned_gib": plan})
+        return fit
+
+    assert search(fits, 8, 4096, lambda: by_plan(tried, 50.0)) == really
+    sizes = [one["batch_per_device"] for one in tried]
+    assert len(set(sizes)) == len(sizes)
+    assert sizes[:3] == [8, 16, 67]
+    assert len(sizes) <= (4 if really == 67 else 9)
+
+
+def test_without_a_limit_or_a_second_plan_nothing_is_guessed() -> None:
+    pytest.importorskip("jax")
+    from capture.batches import by_plan
+
+    one = {"batch_per_device": 8, "fits": True, "planned_gib": 8.6}
+    two = {"batch_per_device": 16, "fits": True, "planned_gib": 14.2}
+    assert by_plan([one, two], None) is None
+    assert by_plan([one, two], 50.0) == 67
+    assert by_plan([one, {**two, "fits": False}], 50.0) is None, "its plan did not hold"
+    assert by_plan([one, {"batch_per_device": 16, "fits": True}], 50.0) is None
 
 
 def test_the_search_ends_where_everything_fits() -> None:

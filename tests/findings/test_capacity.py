@@ -83,6 +83,15 @@ def test_the_remedy_fits_what_is_offloaded(tmp_path: Path, kind: str, says: str)
     assert says in only(drawn(tmp_path, builder, steps="step"), "not-enough-compute").remedy
 
 
+@pytest.mark.parametrize("kind", ["d2h", "h2d"])
+def test_who_does_not_train_is_not_told_to_offload_less(tmp_path: Path, kind: str) -> None:
+    builder = draw(f"dev0 s7 compute: ##......\ndev0 s20 {kind}: .####...", unit_ns=MS)
+    builder.nvtx("step 0", -900_000, 6 * MS)
+    remedy = only(drawn(tmp_path, builder, steps="step"), "not-enough-compute").remedy
+    assert remedy.startswith("Move fewer bytes: keep on the device what its kernels use again")
+    assert [word for word in ("offload", "recompute", "optimizer") if word in remedy] == []
+
+
 def beside(kind: str, alone: int, under: int, *, n: int = 3, copy: int = 0) -> TraceBuilder:
     """n launches alone, then n with a D2H of `copy` ms (default: as long) beside each."""
     builder = TraceBuilder()

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap.core.intervals import IntervalSet
-from nsysoverlap.draw.pixels import COLUMNS, DENSE, Bars, PixelColumns, distinct, every
+from nsysoverlap.draw.pixels import (
+    COLUMNS,
+    EXACT,
+    MAX_STEPS,
+    PixelColumns,
+    distinct,
+    every,
+    longest_of_each,
+)
 
 WIDTH = 10
 STRETCH = PixelColumns(0, COLUMNS * WIDTH)
@@ -24,61 +32,60 @@ def interval_sets(draw: st.DrawFn) -> IntervalSet:
     return IntervalSet.from_spans(edges[::2], edges[1::2])
 
 
-def sets(bars: Bars) -> IntervalSet:
-    return IntervalSet.from_spans(bars.start_ns, bars.end_ns)
+@settings(deadline=None)
+@given(interval_sets())
+def test_heights_times_widths_sum_to_the_time_filled(spans: IntervalSet) -> None:
+    bars = STRETCH.bars(spans)
+    area = (bars.share * (bars.end_ns - bars.start_ns)).sum()
+    assert area == pytest.approx(spans.clip(0, COLUMNS * WIDTH).length)
+    assert ((bars.share > 0) & (bars.share <= 1)).all()
 
 
-def test_columns_of_a_short_stretch_are_one_ns() -> None:
-    assert PixelColumns(0, 5).width_ns == 1
-    assert STRETCH.width_ns == WIDTH
+@settings(deadline=None)
+@given(interval_sets())
+def test_spans_of_two_columns_keep_their_edges(spans: IntervalSet) -> None:
+    inside = spans.clip(0, COLUMNS * WIDTH)
+    long = inside.ends - inside.starts >= EXACT * WIDTH
+    exact = STRETCH.bars(spans).select(~STRETCH.bars(spans).thin)
+    assert exact.start_ns.tolist() == inside.starts[long].tolist()
+    assert exact.end_ns.tolist() == inside.ends[long].tolist()
+    assert (exact.share == 1).all()
+
+
+@settings(deadline=None)
+@given(interval_sets())
+def test_a_thin_bar_is_one_column_with_the_share_that_short_spans_fill(spans: IntervalSet) -> None:
+    inside = spans.clip(0, COLUMNS * WIDTH)
+    filled = dict.fromkeys(range(COLUMNS), 0)
+    for start, end in inside.pieces():
+        for instant in range(start, end) if end - start < EXACT * WIDTH else ():
+            filled[instant // WIDTH] += 1
+    bars = STRETCH.bars(spans)
+    thin = bars.select(bars.thin)
+    assert (thin.end_ns - thin.start_ns == WIDTH).all()
+    found = dict(zip((thin.start_ns // WIDTH).tolist(), thin.share.tolist(), strict=True))
+    assert found == {column: n / WIDTH for column, n in filled.items() if n}
 
 
 @settings(deadline=None)
 @given(interval_sets())
 def test_every_instant_of_an_interval_is_under_a_bar(spans: IntervalSet) -> None:
-    assert not spans.subtract(sets(STRETCH.bars(spans)))
-
-
-@settings(deadline=None)
-@given(interval_sets())
-def test_a_gap_of_a_column_stays_at_least_half_open(spans: IntervalSet) -> None:
-    gaps = IntervalSet.from_spans(spans.ends[:-1], spans.starts[1:])
-    bars = sets(STRETCH.bars(spans))
-    for start, end in gaps.pieces():
-        if end - start >= WIDTH:
-            assert (end - start) - bars.clip(start, end).length >= (end - start) / 2
-
-
-@settings(deadline=None)
-@given(interval_sets())
-def test_a_bar_is_a_column_wide_where_there_is_room(spans: IntervalSet) -> None:
     bars = STRETCH.bars(spans)
-    plain = bars.select(~bars.dense)
-    assert (plain.end_ns - plain.start_ns >= min(WIDTH, 1 + 2 * (WIDTH // 4))).all()
+    under = IntervalSet.from_spans(bars.start_ns, bars.end_ns)
+    assert not spans.clip(0, COLUMNS * WIDTH).subtract(under)
 
 
-@settings(deadline=None)
-@given(interval_sets())
-def test_dense_bars_hold_as_much_as_the_set_there(spans: IntervalSet) -> None:
-    bars = STRETCH.bars(spans)
-    dense = bars.select(bars.dense)
-    filled = (dense.share * (dense.end_ns - dense.start_ns)).sum()
-    assert filled == pytest.approx(spans.intersect(sets(dense)).length)
-    assert (bars.select(~bars.dense).share == 1).all()
-    assert (dense.end_ns - dense.start_ns <= WIDTH).all()
+def test_no_width_is_made_up_for_what_is_thin() -> None:
+    bars = STRETCH.bars(IntervalSet.from_spans([104], [105]))
+    assert (bars.start_ns.tolist(), bars.end_ns.tolist()) == ([100], [110])
+    assert bars.share.tolist() == [0.1]
 
 
-@settings(deadline=None)
-@given(interval_sets())
-def test_bars_do_not_overlap_and_come_in_order(spans: IntervalSet) -> None:
-    bars = STRETCH.bars(spans)
-    assert (bars.start_ns[1:] >= bars.end_ns[:-1]).all()
-
-
-def test_intervals_far_apart_are_drawn_as_they_are() -> None:
-    bars = STRETCH.bars(IntervalSet.from_spans([100, 400], [200, 430]))
-    assert (bars.start_ns.tolist(), bars.end_ns.tolist()) == ([100, 400], [200, 430])
-    assert not bars.dense.any()
+def test_the_last_column_may_be_shorter() -> None:
+    stretch = PixelColumns(0, COLUMNS * WIDTH + 4)
+    bars = stretch.bars(IntervalSet.from_spans([COLUMNS * WIDTH + 1], [COLUMNS * WIDTH + 3]))
+    assert (bars.end_ns - bars.start_ns).tolist() == [4]
+    assert bars.share.tolist() == [0.5]
 
 
 def test_what_is_outside_the_stretch_is_not_drawn() -> None:
@@ -89,21 +96,24 @@ def test_what_is_outside_the_stretch_is_not_drawn() -> None:
 def test_a_million_intervals_become_few_bars() -> None:
     start = np.arange(1_000_000, dtype=np.int64) * 1000
     bars = PixelColumns(0, 1_000_000_000).bars(IntervalSet.from_spans(start, start + 250))
-    assert len(bars) <= 2 * COLUMNS
+    assert len(bars) <= COLUMNS + 1
     assert bars.share.mean() == pytest.approx(0.25, abs=0.01)
 
 
-def test_a_block_below_a_few_columns_is_solid() -> None:
-    start = np.arange(0, WIDTH * (DENSE - 1), 2)
-    bars = STRETCH.bars(IntervalSet.from_spans(start, start + 1))
-    assert len(bars) == 1
-    assert bars.share.tolist() == [1]
+def test_what_is_drawn_by_its_share_is_known() -> None:
+    assert STRETCH.thins(IntervalSet.from_spans([0, 50], [20, 69]))
+    assert not STRETCH.thins(IntervalSet.from_spans([0, 50], [20, 70]))
+    assert not STRETCH.thins(IntervalSet.empty())
 
 
-def test_closed_gaps_are_known() -> None:
-    assert STRETCH.closes_gaps(IntervalSet.from_spans([0, 29], [20, 40]))
-    assert not STRETCH.closes_gaps(IntervalSet.from_spans([0, 30], [20, 40]))
-    assert not STRETCH.closes_gaps(IntervalSet.empty())
+def test_no_slow_step_is_lost() -> None:
+    lengths = [10] * 5_000
+    lengths[4_321] = 11
+    shown, rule = longest_of_each(lengths, float)
+    assert len(shown) <= MAX_STEPS
+    assert 11 in shown
+    assert rule == "each bar is the longest of 50 in a row"
+    assert longest_of_each(lengths[:MAX_STEPS], float) == (lengths[:MAX_STEPS], "")
 
 
 def test_a_thinned_curve_keeps_peaks_and_ends() -> None:
@@ -134,9 +144,3 @@ def test_of_points_on_one_another_one_is_drawn() -> None:
 )
 def test_every_nth_is_round(count: int, nth: int) -> None:
     assert every(count, 10) == nth
-
-
-def test_a_block_with_gaps_of_next_to_nothing_is_solid() -> None:
-    start = np.arange(0, 100 * WIDTH, 100)
-    assert len(STRETCH.bars(IntervalSet.from_spans(start, start + 99))) == 1
-    assert len(STRETCH.bars(IntervalSet.from_spans(start, start + 92))) == 100
