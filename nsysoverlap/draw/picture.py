@@ -8,10 +8,10 @@ from pathlib import Path
 from ..core.errors import UsageError
 from ..run.analysis import Options, analyze_trace
 from ..trace.contents import Trace
-from .plot_bandwidth import BANDWIDTH_SIZE, draw_bandwidth
+from .plot_bandwidth import bandwidth_size, draw_bandwidth
 from .plot_cases import subject
 from .plot_ops import draw_ops, ops_size
-from .plot_steps import STEPS_SIZE, draw_steps
+from .plot_steps import draw_steps, steps_size
 from .plot_timeline import draw_timeline, timeline_size
 from .plot_whatif import WHATIF_SIZE, draw_whatif, swept
 from .scene import timeline_scene
@@ -50,14 +50,15 @@ def picture(
             (ax,) = axes_in_file(timeline_size(scene))
             draw_timeline(ax, scene)
         elif kind == "bandwidth":
-            ax, right = axes_in_file(BANDWIDTH_SIZE, 2)
-            draw_bandwidth((ax, right), subject(trace, options), options.links)
+            what = subject(trace, options)
+            ax, right = axes_in_file(bandwidth_size(what), 2)
+            draw_bandwidth((ax, right), what, options.links)
         elif kind == "whatif":
             (ax,) = axes_in_file(WHATIF_SIZE)
             draw_whatif(ax, swept(trace, options))
         else:
             report = analyze_trace(trace, options)
-            (ax,) = axes_in_file(STEPS_SIZE if kind == "steps" else ops_size(report))
+            (ax,) = axes_in_file((steps_size if kind == "steps" else ops_size)(report))
             (draw_steps if kind == "steps" else draw_ops)(ax, report)
         buffer = BytesIO()
         figure = ax.get_figure(root=True)

@@ -224,8 +224,8 @@ def depends(
 
 
 def queued_since(case: DeviceCase, measured: BoolArray) -> dict[Role, QueuedSince]:
-    """The rows of each direction that were ready while one of another stream held the engine, and
-    since when they were; none of CUDA graphs.
+    """The rows (n,) of each direction that were ready while one of another stream held the engine,
+    and since when they were (n,); none of CUDA graphs. `measured` (n_rows,) picks rows that count.
     """
     sent = transfers_sent_ns(case)
     behind = {role: _behind(case, measured, role, sent) for role in (Role.H2D, Role.D2H)}

@@ -27,7 +27,7 @@ from .manifest import manifest_beside
 from .schema import Schema
 from .source import Source
 from .strings import strings
-from .wait_rows import read_waits
+from .wait_rows import read_wait_tables, read_waits
 
 _WORTH_A_COPY = 32 << 20
 """Bytes of an export from which on a second process reads part of it."""
@@ -105,6 +105,8 @@ def _read(
             spec.name: read_columns(here, spec, registry, shift_ns)
             for spec in schema.ACTIVITY_TABLES
         }
+        # Read before the calls are there, which take longest.
+        wait_tables = read_wait_tables(here) if ranges else None
         host = read_calls()
     kernels = tables[schema.KERNEL.name]
     ids = registry.names.values()
@@ -124,7 +126,10 @@ def _read(
     for table in tables.values():
         _recode(table, "stream", [place[key] for key in keys])
 
-    waits, host_waits = read_waits(source, host, streams) if ranges else (None, HostWaits())
+    waits, host_waits = None, HostWaits()
+    if wait_tables is not None:
+        waits, host_waits = read_waits(source, wait_tables, host, streams)
+        del wait_tables
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),
