@@ -225,9 +225,9 @@ def _measure_devices(
         report = measure_device(case, links)
         return _Measured(report, case.pieces, device_operations(case), device_kernels(case))
 
-    for case in cases[:1] if threads > 1 else ():
-        # Now, or each process would find all of them.
-        _ = case.launches.stalls
+    for case in cases if threads > 1 else ():
+        # Now, or each process would find all of them, and hold them.
+        _ = case.launches.stalls, case.lanes.active.length, case.lanes.compute.length
     measured = each(work, cases, threads)
     for case, own in zip(cases, measured, strict=True):
         case.keep(own.pieces)
