@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,21 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
             writing.truncate(8192)
         with pytest.raises(UnusualError):
             pages.read_pages(file, layout, leaves, (0, int(last[-1])))
+
+
+@pytest.mark.parametrize(("reach", "fits"), [((1, 9), True), ((2, 9), False), ((1, 8), False)])
+def test_row_numbers_lie_within_what_the_page_may_hold(
+    tmp_path: Path, reach: tuple[int, int], fits: bool
+) -> None:
+    path = fill(tmp_path / "t.sqlite", 9, "CREATE TABLE t (a, b)", values=lambda i: (i, i))
+    table, query = table_of(path)
+    with closing(connect(path)) as connection:
+        layout = find_layout(connection, table, query.names)
+    with PageFile(path) as file:
+        leaves, _ = file.leaves(layout.root)
+        with nullcontext() if fits else pytest.raises(UnusualError):
+            found = pages.read_pages(file, layout, leaves, reach)["row"]
+            assert found.tolist() == list(range(1, 10))
 
 
 @pytest.mark.parametrize("seed", range(150))
