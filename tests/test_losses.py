@@ -72,8 +72,12 @@ def test_a_whole_trace_lost_nothing(judge: Judge) -> None:
     assert judge(steady()) == {}
 
 
-def test_one_copy_is_too_many(judge: Judge) -> None:
-    found = judge(steady(), f"DELETE FROM {MEMCPY} WHERE rowid = 4")
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_one_copy_is_too_many(judge: Judge, sign: str) -> None:
+    """Also where the ids are below 0, as those from 2**31 on are of 32 bits with a sign."""
+    tables = (RUNTIME, KERNEL, MEMCPY)
+    ids = [f"UPDATE {table} SET correlationId = {sign}correlationId" for table in tables]
+    found = judge(steady(), f"DELETE FROM {MEMCPY} WHERE rowid = 4", *ids)
     assert lost(found) == {"copies-lost"}
     entry = found["copies-lost"]
     assert (entry.severity, entry.count) == ("error", 1)

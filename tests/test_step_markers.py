@@ -258,18 +258,6 @@ def test_warm_up_steps_come_after_steps(tmp_path: Path) -> None:
     assert (plan.marker, plan.n_steps) == ("NVTX ranges 'step N'", 3)
 
 
-def test_a_range_without_a_text_is_no_step(tmp_path: Path) -> None:
-    drawn = Dispatch()
-    for i in range(3):
-        drawn.range(f"step {i}", 100 * i, 100 * i + 80)
-        drawn.run(100 * i + 10, 100 * i + 20, 100 * i + 40 + i)
-    drawn.range("nothing", 300, 380)
-    drawn.run(310, 320, 345)
-    gone = ["UPDATE NVTX_EVENTS SET text = NULL WHERE text = 'nothing'"]
-    plan = drawn.plan(tmp_path / "t.sqlite", extra_sql=gone)
-    assert (plan.marker, plan.n_steps) == ("NVTX ranges 'step N'", 3)
-
-
 def test_one_range_is_no_step(tmp_path: Path) -> None:
     assert repeated(tmp_path / "t.sqlite", "step {}", times=1).marker is None
 
