@@ -12,6 +12,7 @@ import nsysoverlap
 from nsysoverlap.cli.formats import render
 from nsysoverlap.core.palette import COLORS, ON_DARK
 from nsysoverlap.draw.plot_history import draw_history
+from nsysoverlap.draw.style import GRID, INK, SOFT_INK
 from nsysoverlap.judge.history_store import read_runs, record
 
 from .sample_reports import plain, stepped
@@ -57,14 +58,14 @@ def test_the_trend_is_drawn_in_them(tmp_path: Path) -> None:
     styles = [element.get("style") or "" for element in root.iter() if "line2d" not in element.tag]
     strokes = {found for style in styles for found in re.findall(r"stroke: (#[0-9a-f]{6})", style)}
     assert {COLORS["h2d"], COLORS["d2h"], COLORS["exposed"]} <= strokes
-    # Those three and the ink of axes.
-    assert len(strokes - {"#000000", "#cccccc"}) == 3
+    # Those three, and ink and grid of axes.
+    assert len(strokes - {INK, SOFT_INK, GRID}) == 3
 
 
 def test_the_trend_names_no_more_runs_than_fit(tmp_path: Path) -> None:
     record(tmp_path / "runs.db", stepped(), "hash", {})
     runs = read_runs(tmp_path / "runs.db")
-    for n, named in ((29, 29), (100, 25)):
+    for n, named in ((9, 9), (29, 6), (100, 10)):
         root = ET.fromstring(draw_history(runs * n, "svg"))
         ids = [element.get("id") or "" for element in root.iter()]
         # Both axes have them, one labels them.

@@ -403,6 +403,7 @@ def test_transfers_of_one_device() -> None:
     assert [row[0] for row in table.rows[::2]] == ["H2D", "D2H", "both"]
     assert table.rows[5][-1] == "", "both directions together have no link to compare with"
     assert table.note == (
+        "'both' is less than the sum: time in which both directions ran counts once. "
         "During 9.1 ms of the exposed time only memsets, on-device copies or page migrations "
         "ran. Link: 63 GB/s each way (PCIe Gen5 x16, peak by data sheet). Fastest copy of at "
         "least 64 MB in this trace: H2D 55.3, D2H 53.1 GB/s."

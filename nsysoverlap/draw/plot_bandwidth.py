@@ -22,6 +22,7 @@ from ..trace.contents import Trace
 from .pixels import distinct
 from .plot_cases import Subject, device_name, options_for, subject
 from .style import (
+    EMPTY_SIZE,
     GRID,
     INK,
     LEGEND_LIFT,
@@ -33,6 +34,7 @@ from .style import (
     legend_above,
     legible,
     say,
+    say_below,
     say_nothing_to_draw,
 )
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-BANDWIDTH_SIZE = (WIDTH, 4.4)
+_REMARK = "mostly hidden: at least half of its time beside compute or communication"
 MAX_SIZES = 6
 """Ticks on the axis of sizes."""
 
@@ -82,9 +84,14 @@ def plot_bandwidth(
     """
     what = subject(trace, options_for(step, window, steps, rules))
     with house_style():
-        left, right = axes if axes is not None else axes_in_notebook(BANDWIDTH_SIZE, 2)
+        left, right = axes if axes is not None else axes_in_notebook(bandwidth_size(what), 2)
         draw_bandwidth((left, right), what, links)
     return left, right
+
+
+def bandwidth_size(what: Subject) -> tuple[float, float]:
+    """Width and height in inches."""
+    return (WIDTH, 4.6) if len(copy_rates(what.cases)) else EMPTY_SIZE
 
 
 def draw_bandwidth(axes: Sequence[Axes], what: Subject, links: LinkOverride | None) -> None:
@@ -95,7 +102,13 @@ def draw_bandwidth(axes: Sequence[Axes], what: Subject, links: LinkOverride | No
     lift = LEGEND_LIFT if len(rates) else 0
     say(left, _finding(what, ceilings), _details(what, rates), lift)
     if not len(rates):
-        say_nothing_to_draw(left, "No copies of known rate.")
+        opaque = any(case.lanes.opaque.intersect(case.window) for case in what.cases)
+        say_nothing_to_draw(
+            left,
+            "What CUDA graphs recorded as a whole copied is not in the trace."
+            if opaque
+            else "There is no copy between host and device that lasted and whose bytes are known.",
+        )
         right.set_axis_off()
         return
     top = 1.12 * max([float(rates.gb_per_s.max()), *ceilings.values()])
@@ -111,9 +124,9 @@ def draw_bandwidth(axes: Sequence[Axes], what: Subject, links: LinkOverride | No
         left.annotate(name, (0, gbps), xycoords=("axes fraction", "data"), xytext=(3, 3),
                       textcoords="offset points", fontsize=8.5, color=SOFT_INK)  # fmt: skip
     _size_ticks(left, rates)
-    left.set_ylabel("GB/s")
-    left.set_xlabel("size of the copy", loc="left", fontsize=9.5)
-    right.set_xlabel("trace time at its start (ms)", loc="left", fontsize=9.5)
+    left.set_ylabel("rate of a copy (GB/s)")
+    say_below(left, "size of the copy", _REMARK)
+    say_below(right, "trace time at which it began (ms)")
     legend_above(left, by_size, [str(line.get_label()) for line in by_size])
 
 
@@ -187,13 +200,15 @@ def _points(
 
 
 def _size_ticks(ax: Axes, rates: CopyRates) -> None:
-    """Ticks at the sizes there are, or at powers of two; x is the logarithm to base 2."""
+    """Ticks at the sizes there are, or at powers of two up to the largest; x is log2 of a size."""
     sizes = np.unique(rates.n_bytes)
     low, high = ax.get_xlim()
     closest = np.diff(np.log2(sizes)).min(initial=np.inf)
     if len(sizes) > MAX_SIZES or closest < (high - low) / (MAX_SIZES + 2):
         stride = max(1, int(np.ceil((high - low) / MAX_SIZES)))
-        sizes = np.array([1 << p for p in range(63) if low <= p <= high and p % stride == 0])
+        last = float(np.log2(sizes[-1]))
+        powers = [p for p in range(63) if low <= p <= last - 0.7 * stride and p % stride == 0]
+        sizes = np.array([*(1 << p for p in powers), sizes[-1]])
     ax.set_xticks(np.log2(sizes).tolist(), [_size(size) for size in sizes.tolist()])
 
 

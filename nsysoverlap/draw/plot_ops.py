@@ -11,7 +11,9 @@ from ..result.metrics import STEP_MEAN
 from ..result.model import OperationReport, OverlapReport
 from ..result.numbers import format_share, share
 from .plot_steps import details_of
+from .plot_titles import finding_of
 from .style import (
+    EMPTY_SIZE,
     EXPOSED_HATCH,
     GRID,
     INK,
@@ -23,6 +25,7 @@ from .style import (
     legend_above,
     legible,
     say,
+    say_below,
     say_nothing_to_draw,
 )
 
@@ -37,9 +40,10 @@ MAX_OP = 32
 def plot_ops(report: OverlapReport, *, ax: Axes | None = None) -> Axes:
     """Draw the operations with the most exposed transfer time, a bar each, in ms.
 
-    Times are per step where the report has steps. The hatched part of a bar is time for which
-    compute demonstrably waited; beside it stand what followed, the share behind compute, and
-    GB/s. Up to twelve operations are drawn; the axis says what the others come to.
+    Times are those of the mean step, the mean over devices too, where each operation has one;
+    else sums over the whole trace and all devices. The hatched part of a bar is time for which
+    compute demonstrably waited; beside it stand the share behind compute, GB/s, and the kernel
+    that followed. Up to twelve operations are drawn; below the axis stands what the others come to.
 
     Returns `ax`, or the Axes of a new figure.
     """
@@ -51,67 +55,85 @@ def plot_ops(report: OverlapReport, *, ax: Axes | None = None) -> Axes:
 
 def ops_size(report: OverlapReport) -> tuple[float, float]:
     """Width and height in inches at which the bars are legible."""
-    return WIDTH, 1.7 + 0.34 * max(len(_exposing(report)[:MAX_OPS]), 2)
+    n = len(_exposing(report)[:MAX_OPS])
+    return (WIDTH, 2.1 + 0.34 * max(n, 2)) if n else EMPTY_SIZE
 
 
 def draw_ops(ax: Axes, report: OverlapReport) -> None:
     """Draw the operations of a report into axes."""
     exposing = _exposing(report)
-    say(
-        ax,
-        _finding(report, exposing),
-        details_of(report, "mean of" if _per_step(exposing) else "sum over"),
-        LEGEND_LIFT if exposing else 0,
-    )
+    per_step = _per_step(exposing)
+    details = details_of(report, "mean of" if per_step else "sum over")
     if not exposing:
-        say_nothing_to_draw(ax, "No operation exposed any transfer time.")
+        say(ax, finding_of(report), details)
+        say_nothing_to_draw(ax, "No operation is known to have exposed transfer time.")
         return
-    shown, others = exposing[:MAX_OPS], exposing[MAX_OPS:]
+    say(ax, _finding(report, exposing), details, LEGEND_LIFT)
+    shown = exposing[:MAX_OPS]
     at = range(len(shown))
+    times = [o.exposed(per_step=per_step) / 1e6 for o in shown]
     waited = [
-        _ms(o) * (share(o.overlap.blocking_ns or 0, o.overlap.exposed_ns) or 0) for o in shown
+        time * (share(o.overlap.blocking_ns or 0, o.overlap.exposed_ns) or 0)
+        for time, o in zip(times, shown, strict=True)
     ]
-    rest = [_ms(o) - blocked for o, blocked in zip(shown, waited, strict=True)]
+    rest = [time - blocked for time, blocked in zip(times, waited, strict=True)]
     ax.barh(at, waited, height=0.66, color=COLORS["exposed"], edgecolor=INK, linewidth=0.8,
             hatch=EXPOSED_HATCH, label="exposed, compute waited", zorder=3)  # fmt: skip
     ax.barh(at, rest, left=waited, height=0.66, color=PALE_EXPOSED, edgecolor=INK, linewidth=0.8,
-            label="exposed", zorder=3)  # fmt: skip
+            label="exposed, compute is not known to have waited", zorder=3)  # fmt: skip
     ax.set_yticks(list(at), _names(shown))
     ax.set_ylim(len(shown) - 0.4, -0.6)
-    ax.set_xlim(0, max(map(_ms, shown)) * 1.02)
     ax.tick_params(axis="y", length=0)
-    # Long names leave little room, and times of microseconds have many digits.
-    ax.locator_params(axis="x", nbins=4)
+    _ticks_to(ax, max(times))
     ax.grid(axis="x", color=GRID, linewidth=0.8)
     ax.set_axisbelow(True)
     for row, operation in zip(at, shown, strict=True):
-        ax.text(1.01, row, _note(operation), transform=ax.get_yaxis_transform(), va="center",
-                fontsize=8.5, color=SOFT_INK)  # fmt: skip
-    unit = f"exposed, {STEP_MEAN} (ms)" if _per_step(shown) else "exposed (ms)"
-    remark = f"{unit}\n{len(others)} more expose {_total(others)}" if others else unit
-    ax.set_xlabel(remark, loc="left", fontsize=9.5)
+        ax.text(1.01, row, _note(operation, per_step), transform=ax.get_yaxis_transform(),
+                va="center", fontsize=8.5, color=SOFT_INK)  # fmt: skip
+    title = f"exposed, {STEP_MEAN} (ms)" if per_step else "exposed (ms)"
+    say_below(ax, title, _remark(report, exposing))
     handles = [bars for bars in ax.containers if any(bar.get_width() for bar in bars)]
     legend_above(ax, handles, [str(bars.get_label()) for bars in handles])
 
 
+def _ticks_to(ax: Axes, most: float) -> None:
+    """An axis from 0 to the first round number that is no less than the longest bar."""
+    from matplotlib.ticker import MaxNLocator
+
+    # Long names leave little room, and times of microseconds have many digits.
+    ticks = MaxNLocator(nbins=4).tick_values(0, most)
+    ax.set_xticks(ticks)
+    ax.set_xlim(0, ticks[-1])
+
+
 def _exposing(report: OverlapReport) -> list[OperationReport]:
-    return [operation for operation in report.operations if operation.overlap.exposed_ns]
+    """The operations that exposed any time, by what is drawn of them."""
+    found = [operation for operation in report.operations if operation.overlap.exposed_ns]
+    per_step = _per_step(found)
+    return sorted(found, key=lambda operation: -operation.exposed(per_step=per_step))
 
 
 def _per_step(operations: Sequence[OperationReport]) -> bool:
     return all(operation.exposed_per_step_ns is not None for operation in operations)
 
 
-def _ns(operation: OperationReport) -> int:
-    return operation.exposed(per_step=True)
+def _total(operations: Sequence[OperationReport], per_step: bool) -> int:
+    return sum(operation.exposed(per_step=per_step) for operation in operations)
 
 
-def _ms(operation: OperationReport) -> float:
-    return _ns(operation) / 1e6
-
-
-def _total(operations: Sequence[OperationReport]) -> str:
-    return format_ns(sum(map(_ns, operations)))
+def _remark(report: OverlapReport, exposing: Sequence[OperationReport]) -> str:
+    """What is not drawn, and why all bars together are not the exposed time of the report."""
+    per_step = _per_step(exposing)
+    others = exposing[MAX_OPS:]
+    parts = []
+    if others:
+        parts.append(f"{len(others)} more expose {format_ns(_total(others, per_step))}")
+    if len(report.traces) == 1:
+        n = sum(len(device.steps) for device in report.devices) if per_step else 1
+        whole = format_ns(round(report.total("both").exposed_ns / max(n, 1)))
+        if whole != format_ns(_total(exposing, per_step)):
+            parts.append(f"in all {whole}: time in which several were exposed counts in each bar")
+    return "; ".join(parts)
 
 
 _IN_TITLE = 22
@@ -133,21 +155,23 @@ def _names(operations: Sequence[OperationReport]) -> list[str]:
     ]
 
 
-def _note(operation: OperationReport) -> str:
-    parts = [format_ns(_ns(operation))]
+def _note(operation: OperationReport, per_step: bool) -> str:
+    parts = [format_ns(operation.exposed(per_step=per_step))]
     if operation.overlap.hidden_by_compute_ns:
         parts.append(f"{format_share(operation.overlap.hidden_share, 0)} hidden")
     if operation.overlap.gb_per_s is not None:
         parts.append(f"{format_rate(operation.overlap.gb_per_s)} GB/s")
     if operation.followed_by is not None:
-        parts.append(f"then {legible(short_kernel(operation.followed_by, 22), 22)}")
+        parts.append(f"next kernel {legible(short_kernel(operation.followed_by, 22), 22)}")
     return " · ".join(parts)
 
 
 def _finding(report: OverlapReport, exposing: Sequence[OperationReport]) -> str:
-    if not exposing:
-        return "No exposed operation" if report.total("both").n else "No host transfers"
-    unit = f", {STEP_MEAN}" if _per_step(exposing) else ""
-    all_of_it = f" of {_total(exposing)}" if len(exposing) > 1 else ""
+    per_step = _per_step(exposing)
+    unit = f", {STEP_MEAN}" if per_step else ""
+    # Means over ranks of which not all have an operation are no parts of a sum.
+    summed = len(exposing) > 1 and len(report.traces) == 1
+    all_of_it = f" of {format_ns(_total(exposing, per_step))}" if summed else ""
     worst = legible(_name(exposing[0]), _IN_TITLE)
-    return f"{worst} exposes most: {format_ns(_ns(exposing[0]))}{all_of_it}{unit}"
+    most = format_ns(exposing[0].exposed(per_step=per_step))
+    return f"{worst} exposes most: {most}{all_of_it}{unit}"

@@ -11,12 +11,13 @@ import numpy as np
 from ..core.formatting import number_of
 from ..core.palette import COLORS
 from ..result.device_names import device_names
-from ..result.metrics import STEP_MEAN
 from ..result.model import OverlapReport
 from ..result.numbers import BUDGET_ROLES, Overlap, TimeBudget
+from ..result.quantities import BUDGET_TITLES
 from .pixels import every, longest_of_each
-from .plot_titles import exposed_finding
+from .plot_titles import finding_of
 from .style import (
+    EMPTY_SIZE,
     GRID,
     HATCHES,
     INK,
@@ -28,13 +29,13 @@ from .style import (
     legible,
     patch,
     say,
+    say_below,
     say_nothing_to_draw,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STEPS_SIZE = (WIDTH, 4.6)
 MAX_MARKED = 60
 """Up to here bars stand apart and points have markers."""
 STRIP = 0.27
@@ -73,9 +74,14 @@ def plot_steps(report: OverlapReport, *, ax: Axes | None = None) -> Axes:
     Returns `ax`, or the Axes of a new figure.
     """
     with house_style():
-        (axes,) = (ax,) if ax is not None else axes_in_notebook(STEPS_SIZE)
+        (axes,) = (ax,) if ax is not None else axes_in_notebook(steps_size(report))
         draw_steps(axes, report)
     return axes
+
+
+def steps_size(report: OverlapReport) -> tuple[float, float]:
+    """Width and height in inches."""
+    return (WIDTH, 4.7) if report.devices else EMPTY_SIZE
 
 
 def draw_steps(ax: Axes, report: OverlapReport) -> None:
@@ -85,20 +91,23 @@ def draw_steps(ax: Axes, report: OverlapReport) -> None:
         say(ax, "No GPU activity", details_of(report, "mean of"))
         say_nothing_to_draw(ax, "Nothing was recorded on any GPU.")
         return
+    stepped = any(device.steps for device in report.devices)
     shown, rule = longest_of_each(bars, lambda bar: bar.total_ms)
     _draw_budgets(ax, shown)
     top = max(bar.total_ms for bar in shown) or 1.0
     ax.set_ylim(0, top / (1 - STRIP) * 1.04)
     ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
     ax.spines["left"].set_bounds(0, top)
-    ax.set_ylabel("time budget (ms)", y=(1 - STRIP) / 2)
+    ax.set_ylabel("time of a step (ms)" if stepped else "time (ms)", y=(1 - STRIP) / 2)
     _draw_shares(ax, shown)
-    _label_steps(ax, shown, rule, stepped=any(device.steps for device in report.devices))
+    _label_steps(ax, shown, rule, stepped=stepped)
     used = [part for part in BUDGET_ROLES if any(bar.ms(part) for bar in bars)]
     parts = ["exposed" if part == "transfer" else part for part in used]
-    names = ["transfer (exposed)" if part == "exposed" else part for part in parts]
-    legend_below(ax, [patch(part) for part in parts], names)
-    say(ax, _finding(report, bars), details_of(report, "mean of"))
+    once = "exposed transfers of a bar: time in which both directions were exposed counts once"
+    if any(bar.h2d.exposed_ns + bar.d2h.exposed_ns != bar.budget.transfer_ns for bar in bars):
+        say_below(ax, ax.get_xlabel(), once, row=1)
+    legend_below(ax, [patch(part) for part in parts], [BUDGET_TITLES[part] for part in used])
+    say(ax, finding_of(report), details_of(report, "mean of"))
 
 
 def step_bars(report: OverlapReport) -> list[Bar]:
@@ -183,20 +192,7 @@ def _label_steps(ax: Axes, bars: Sequence[Bar], rule: str, *, stepped: bool) -> 
     stride = every(len(bars), 24)
     ticks = range(0, len(bars), stride)
     ax.set_xticks(list(ticks), [str(bars[i].index) for i in ticks])
-    ax.set_xlabel(f"step; {rule}" if rule else "step", loc="left", fontsize=9.5)
-
-
-def _finding(report: OverlapReport, bars: Sequence[Bar]) -> str:
-    n = sum(bar.n_devices for bar in bars)
-    stepped = any(device.steps for device in report.devices)
-    return exposed_finding(
-        report.total("h2d"),
-        report.total("d2h"),
-        n,
-        f" in the {STEP_MEAN}" if stepped else "",
-        report.time_budget.opaque_ns,
-        report.total("unified_h2d").bytes + report.total("unified_d2h").bytes,
-    )
+    say_below(ax, f"step; {rule}" if rule else "step")
 
 
 def details_of(report: OverlapReport, of_several: str) -> str:

@@ -29,6 +29,7 @@ from .style import (
     legend_below,
     patch,
     say,
+    say_below,
 )
 from .timeline import Lane
 
@@ -44,6 +45,11 @@ LEAST = 0.05
 """Least height of a bar, a pixel or two, so that nothing is lost to sight."""
 OUTLINED = 1 / 250
 """Share of the width from which on an exposed bar is outlined and hatched."""
+_LEGEND = {
+    "h2d": "H2D (host to device), hidden",
+    "d2h": "D2H (device to host), hidden",
+    "exposed": "exposed: behind neither compute nor communication",
+}
 MAX_BORDERS = 60
 MAX_NUMBERED = 12
 FAR = 1e5
@@ -81,7 +87,7 @@ def plot_timeline(
 
 def timeline_size(scene: Scene) -> tuple[float, float]:
     """Width and height in inches at which the lanes are legible."""
-    return WIDTH, 1.35 + LANE_INCHES * _rows(scene)
+    return WIDTH, 1.8 + LANE_INCHES * _rows(scene)
 
 
 def _rows(scene: Scene) -> float:
@@ -115,16 +121,8 @@ def draw_timeline(ax: Axes, scene: Scene) -> None:
     ax.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(
-        "\n".join([scale.label, *_remarks(scene, columns)]),
-        loc="left",
-        fontsize=9.5,
-        linespacing=1.5,
-    )
-    legend_below(
-        ax, [patch("h2d"), patch("d2h"), patch("exposed")],
-        ["H2D, hidden", "D2H, hidden", "exposed"],
-    )  # fmt: skip
+    say_below(ax, scale.label, _remark(scene, columns), row=1)
+    legend_below(ax, [patch(kind) for kind in _LEGEND], list(_LEGEND.values()))
     say(
         ax,
         scene.finding,
@@ -242,16 +240,16 @@ def _in_sight(scene: Scene, device: DeviceScene) -> list[StepWindow]:
     return [s for s in device.steps if s.end_ns > scene.start_ns and s.start_ns < scene.end_ns]
 
 
-def _remarks(scene: Scene, columns: PixelColumns) -> list[str]:
+def _remark(scene: Scene, columns: PixelColumns) -> str:
     """What is not drawn one to one."""
     remarks = []
     lanes = [(device, lane) for device in scene.devices for lane in device.lanes]
     if any(columns.thins(s) for d, lane in lanes for s in (d.hidden(lane), d.exposed(lane))):
         remarks.append(
-            f"activities shorter than {format_ns(EXACT * columns.width_ns)}: height is the share "
-            "of time they fill"
+            f"what is shorter than {format_ns(EXACT * columns.width_ns)} is as high as the share "
+            "of the time that it fills"
         )
     nth = max(every(len(_in_sight(scene, device)), MAX_BORDERS) for device in scene.devices)
     if nth > 1:
         remarks.append(f"borders of every {nth}th step")
-    return ["; ".join(remarks)] if remarks else []
+    return "; ".join(remarks)

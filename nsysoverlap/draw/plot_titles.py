@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..core.formatting import format_bytes, format_ns
+from ..result.metrics import STEP_MEAN
+from ..result.model import OverlapReport
 from ..result.numbers import Overlap
 
 
@@ -29,3 +31,16 @@ def exposed_finding(
     bound = "up to " if opaque_ns else ""
     first = f"{times[0][0]} exposed {bound}{times[0][1]}{unit}"
     return ", ".join([first, *(f"{name} {bound}{time}" for name, time in times[1:])])
+
+
+def finding_of(report: OverlapReport) -> str:
+    """The same of a report: of the mean step where there are steps, the mean over devices."""
+    n = sum(len(device.steps) for device in report.devices)
+    return exposed_finding(
+        report.total("h2d"),
+        report.total("d2h"),
+        n or max(len(report.devices), 1),
+        f" in the {STEP_MEAN}" if n else "",
+        report.time_budget.opaque_ns,
+        report.total("unified_h2d").bytes + report.total("unified_d2h").bytes,
+    )

@@ -13,7 +13,7 @@ from ..result.metrics import STEP_MEAN
 from ..run.analysis import Options
 from ..run.answers import ask
 from ..trace.contents import Trace
-from .style import GRID, INK, WIDTH, legend_below, say
+from .style import GRID, INK, WIDTH, legend_below, say, say_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,9 +63,10 @@ def draw_whatif(ax: Axes, result: WhatIf) -> None:
         [tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16) if times[0] <= tick <= times[-1]],
         [f"{tick:g}x" for tick in (0.25, 0.5, 1, 2, 4, 8, 16) if times[0] <= tick <= times[-1]],
     )
-    ax.set_xlabel("link rate, both directions")
-    ax.set_ylabel(f"ms, {STEP_MEAN}")
-    legend_below(ax, [(band, step), bare], ["step, by clock law", "exposed"])
+    say_below(ax, "link rate, both directions (1x: as traced)")
+    ax.set_ylabel(f"{STEP_MEAN} (ms)")
+    labels = ["time of the step, a range over clock laws", "exposed transfers"]
+    legend_below(ax, [(band, step), bare], labels)
     say(ax, _finding(result), _details(result))
 
 

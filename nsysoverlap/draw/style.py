@@ -28,7 +28,7 @@ LABELS = {
     "h2d": "H2D",
     "d2h": "D2H",
     "other": "other",
-    "unified": "unified",
+    "unified": "unified memory",
     "opaque": "opaque",
     "idle": "idle",
     "exposed": "exposed",
@@ -42,6 +42,10 @@ WIDTH = 10.0
 """Inches; 1,000 pixels in a notebook, 2,000 in a file."""
 NOTEBOOK_DPI = 100
 FILE_DPI = 200
+EMPTY_SIZE = (WIDTH, 1.2)
+"""Of a picture that only says why there is nothing to draw."""
+_ROWS_BELOW = (37, 55)
+"""Points below the axes at which rows of text begin, under the title of the x axis."""
 LEGEND_LIFT = 20
 """Points that a legend above the axes takes."""
 MAX_NAME = 40
@@ -117,19 +121,20 @@ def axes_in_notebook(size: tuple[float, float], n_columns: int = 1) -> Sequence[
     from matplotlib import pyplot
 
     figure = pyplot.figure(figsize=size, layout="constrained")
-    return _columns(figure, n_columns)
+    return _grid(figure, 1, n_columns)
 
 
-def axes_in_file(size: tuple[float, float], n_columns: int = 1) -> Sequence[Axes]:
-    """Axes side by side, in a figure that nothing but the caller knows of."""
+def axes_in_file(size: tuple[float, float], n_columns: int = 1, n_rows: int = 1) -> Sequence[Axes]:
+    """Axes side by side or below each other, in a figure that nothing but the caller knows of."""
     from matplotlib.figure import Figure
 
-    return _columns(Figure(figsize=size, layout="constrained"), n_columns)
+    return _grid(Figure(figsize=size, layout="constrained"), n_rows, n_columns)
 
 
-def _columns(figure: Figure, n_columns: int) -> Sequence[Axes]:
-    grid = figure.subplots(1, n_columns, sharey=True, squeeze=False)
-    axes: Sequence[Axes] = grid[0].tolist()
+def _grid(figure: Figure, n_rows: int, n_columns: int) -> Sequence[Axes]:
+    """Those of a row share the y axis, those of a column the x axis."""
+    grid = figure.subplots(n_rows, n_columns, sharex="col", sharey="row", squeeze=False)
+    axes: Sequence[Axes] = grid.ravel().tolist()
     return axes
 
 
@@ -144,23 +149,33 @@ def say(ax: Axes, finding: str, details: str, lift: float = 0) -> None:
 
 
 def say_nothing_to_draw(ax: Axes, text: str) -> None:
-    """An empty picture that says why it is empty."""
+    """An empty picture that says why it is empty, for a figure of `EMPTY_SIZE`."""
     ax.set_axis_off()
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=SOFT_INK)
+    ax.text(0, 0.5, text, transform=ax.transAxes, va="center")
+
+
+def say_below(ax: Axes, title: str, remark: str = "", row: int = 0) -> None:
+    """The title of the x axis at its middle, and a remark at the left, so many rows below it."""
+    ax.set_xlabel(title)
+    if remark:
+        ax.annotate(
+            remark, (0, 0), xycoords="axes fraction", xytext=(0, -_ROWS_BELOW[row]), va="top",
+            textcoords="offset points", fontsize=9, color=SOFT_INK, annotation_clip=False,
+        )  # fmt: skip
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend in one row below the right end of the time axis."""
+    """A legend in one row below the title of the x axis, above a remark in row 1."""
     from matplotlib.transforms import ScaledTranslation
 
     figure = ax.get_figure(root=True)
     assert figure is not None
-    below = ax.transAxes + ScaledTranslation(0, -18 / 72, figure.dpi_scale_trans)
+    below = ax.transAxes + ScaledTranslation(0, -_ROWS_BELOW[0] / 72, figure.dpi_scale_trans)
     ax.legend(
-        handles, labels, loc="upper right", bbox_to_anchor=(1, 0), bbox_transform=below,
-        ncols=len(labels), borderaxespad=0, columnspacing=1.2, handlelength=2.2,
+        handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+        ncols=len(labels), borderaxespad=0, borderpad=0, columnspacing=1.4, handlelength=2.2,
     )  # fmt: skip
 
 

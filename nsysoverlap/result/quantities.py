@@ -186,6 +186,16 @@ BUDGET: tuple[Column[TimeBudget], ...] = tuple(
     for role in BUDGET_ROLES
 )  # fmt: skip
 
+BUDGET_TITLES = {
+    "compute": "compute",
+    "comm": "communication",
+    "transfer": "exposed transfers",
+    "other": "other GPU work",
+    "opaque": "opaque CUDA graphs",
+    "idle": "idle",
+}
+"""What the parts are called in legends."""
+
 RELIEF: tuple[Column[Relief], ...] = (
     Column(
         "relief_bytes", Unit.BYTES, "most bytes on the host at once, device memory freed",

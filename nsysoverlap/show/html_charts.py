@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from ..core.formatting import clean_text, format_ns, number_of
 from ..result.device_names import device_names
 from ..result.model import OverlapReport, TimeBudget, format_share, share
+from ..result.quantities import BUDGET_TITLES
 
 MAX_ROWS = 16
-BUDGET_TITLES = {
-    "compute": "compute",
-    "comm": "communication",
-    "transfer": "exposed transfers",
-    "other": "other GPU work",
-    "opaque": "opaque CUDA graphs",
-    "idle": "idle",
-}
 DIRECTIONS = {"h2d": "H2D", "d2h": "D2H"}
 
 

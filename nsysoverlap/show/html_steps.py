@@ -10,7 +10,8 @@ from statistics import median
 from ..core.formatting import clean_text, format_ns
 from ..draw.pixels import every, longest_of_each
 from ..result.model import DeviceReport, StepReport, format_share
-from .html_charts import BUDGET_TITLES, DIRECTIONS, BarPart, budget_times
+from ..result.quantities import BUDGET_TITLES
+from .html_charts import DIRECTIONS, BarPart, budget_times
 
 MAX_NUMBERED = 20
 

@@ -27,7 +27,8 @@ def transfers_section(report: OverlapReport) -> list[Block]:
         sums = {name: report.total(name) for name in ("h2d", "d2h", "both")}
         result.append(_split_table(f"Transfers, all {len(names)} devices", sums, comm))
     if len(names) > FEW_DEVICES:
-        return [*result, _many_devices(report, names)]
+        first = _with_once(result[0], report)
+        return [first, _many_devices(report, names)]
     for name, device in zip(names, report.devices, strict=True):
         title = f"Transfers, {name}"
         if device.both.n or device.both.wall_ns:
@@ -35,7 +36,16 @@ def transfers_section(report: OverlapReport) -> list[Block]:
             result.append(_split_table(title, parts, comm, device))
         else:
             result.append(Paragraph(f"{title}: none."))
-    return result
+    return [_with_once(result[0], report), *result[1:]]
+
+
+def _with_once(block: Block, report: OverlapReport) -> Block:
+    """The first table, which says why both directions come to less than their sum."""
+    apart = report.total("h2d").wall_ns + report.total("d2h").wall_ns
+    if not isinstance(block, Table) or apart == report.total("both").wall_ns:
+        return block
+    note = "'both' is less than the sum: time in which both directions ran counts once."
+    return replace(block, note=f"{note} {block.note}".rstrip())
 
 
 def _any_transfers(devices: Sequence[DeviceReport], directions: Sequence[str]) -> bool:

@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import nsysoverlap as no
+from nsysoverlap.draw.plot_bandwidth import bandwidth_size
+from nsysoverlap.draw.plot_cases import options_for, subject
 from nsysoverlap.roles.links import LinkOverride
 from tests.tracebuilder import TraceBuilder, draw
 from tests.traces import h200
@@ -77,8 +79,29 @@ def test_many_sizes_have_round_ticks(tmp_path: Path) -> None:
     builder.write(tmp_path / "sizes.sqlite")
     left, _ = bandwidth(tmp_path / "sizes.sqlite")
     shown = [text.get_text() for text in left.get_xticklabels()]
-    assert shown == ["64 B", "4 KiB", "256 KiB", "16 MiB", "1 GiB"]
+    assert shown == ["64 B", "4 KiB", "256 KiB", "16 MiB", "8 GiB"]
     assert kit.overlapping_labels(left, "x") == []
+
+
+def test_ticks_reach_the_largest_copy(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel(0, 10_000_000)
+    for i, size in enumerate((100, 5_000, 300_000, 3 << 20, 90 << 20, 125 << 20, 130 << 20)):
+        builder.copy(i * 900_000, i * 900_000 + 50_000, "h2d", size, stream=20)
+    builder.write(tmp_path / "sizes.sqlite")
+    left, right = bandwidth(tmp_path / "sizes.sqlite")
+    assert left.get_xticklabels()[-1].get_text() == "130 MiB"
+    assert left.get_xticks()[-1] == pytest.approx(np.log2(130 << 20))
+    assert kit.overlapping_labels(left, "x") == []
+    assert left.get_xlabel() == "size of the copy"
+    assert right.get_xlabel() == "trace time at which it began (ms)"
+
+
+def test_nothing_to_draw_makes_a_small_picture_that_says_why() -> None:
+    what = subject(h200("jax_scan_pipelined_graph_level"), options_for(None, None, "auto", None))
+    assert bandwidth_size(what)[1] < 1.5
+    left, _ = bandwidth(h200("jax_scan_pipelined_graph_level"))
+    assert "What CUDA graphs recorded as a whole copied is not in the trace." in kit.texts(left)
 
 
 def test_hidden_and_exposed_differ_in_more_than_colour(path: Path) -> None:
@@ -97,7 +120,7 @@ def test_the_link_is_a_line_at_its_rate_with_its_source() -> None:
         assert ax.get_ylim()[1] > 63
     assert "63.0 GB/s, PCIe Gen5 x16, peak by data sheet" in kit.texts(left)
     assert kit.title(left) == "H2D 54.6 and D2H 53.3 of 63.0 GB/s"
-    assert left.get_ylabel() == "GB/s"
+    assert left.get_ylabel() == "rate of a copy (GB/s)"
 
 
 def test_rates_given_by_the_user_win() -> None:
@@ -131,7 +154,7 @@ def test_copies_without_length_or_bytes_have_no_rate(tmp_path: Path) -> None:
     builder.write(tmp_path / "odd.sqlite")
     left, _ = bandwidth(tmp_path / "odd.sqlite")
     assert kit.title(left) == "No host copies of known rate"
-    assert "No copies of known rate." in kit.texts(left)
+    assert any(text.startswith("There is no copy between") for text in kit.texts(left))
 
 
 def test_transfer_kernels_have_no_rate() -> None:

@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 
 import nsysoverlap as no
 from nsysoverlap.draw import style
-from nsysoverlap.draw.plot_bandwidth import BANDWIDTH_SIZE, draw_bandwidth
+from nsysoverlap.draw.plot_bandwidth import bandwidth_size, draw_bandwidth
 from nsysoverlap.draw.plot_cases import subject
 from nsysoverlap.draw.plot_ops import draw_ops, ops_size
-from nsysoverlap.draw.plot_steps import STEPS_SIZE, draw_steps
+from nsysoverlap.draw.plot_steps import draw_steps, steps_size
 from nsysoverlap.draw.plot_timeline import draw_timeline, timeline_size
 from nsysoverlap.draw.scene import MAX_DEVICES, timeline_scene
 from nsysoverlap.draw.style import axes_in_file, house_style, legible
@@ -114,11 +114,12 @@ def plot(kind: str, path: Path) -> Axes:
             (ax,) = axes_in_file(timeline_size(scene))
             draw_timeline(ax, scene)
         elif kind == "bandwidth":
-            ax, right = axes_in_file(BANDWIDTH_SIZE, 2)
-            draw_bandwidth((ax, right), subject(trace, options), None)
+            what = subject(trace, options)
+            ax, right = axes_in_file(bandwidth_size(what), 2)
+            draw_bandwidth((ax, right), what, None)
         else:
             report = analyze_trace(trace, options)
-            (ax,) = axes_in_file(STEPS_SIZE if kind == "steps" else ops_size(report))
+            (ax,) = axes_in_file((steps_size if kind == "steps" else ops_size)(report))
             (draw_steps if kind == "steps" else draw_ops)(ax, report)
         kit.figure_of(ax)
     return ax

@@ -73,7 +73,7 @@ def test_ticks_of_the_budget_stop_at_the_longest_step() -> None:
     longest = max(step.duration_ns for step in report.devices[0].steps) / 1e6
     assert ax.get_yticks().min() == 0
     assert ax.get_yticks().max() <= longest
-    assert ax.get_ylabel() == "time budget (ms)"
+    assert ax.get_ylabel() == "time of a step (ms)"
 
 
 def test_exposed_time_is_hatched_and_outlined() -> None:
