@@ -9,6 +9,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -239,6 +240,22 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
             writing.truncate(8192)
         with pytest.raises(UnusualError):
             pages.read_pages(file, layout, leaves, (0, int(last[-1])))
+
+
+@pytest.mark.parametrize(
+    ("integers", "values"),
+    [
+        ("8101000000000100 8180010000000100", [129, 16_385]),
+        ("8180010000000300 8101000000000300", [16_385, 129]),
+    ],
+)
+def test_integers_of_two_lengths_are_not_taken_for_one(integers: str, values: list[int]) -> None:
+    buffer = np.frombuffer(bytes.fromhex(integers + "00" * 8), np.uint8)
+    found, after = pages._varint(buffer, np.array([0, 8]))
+    assert found.tolist() == values
+    assert after.tolist() == [
+        at + (2 if n == 129 else 3) for at, n in zip((0, 8), values, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("reach", "fits"), [((1, 9), True), ((2, 9), False), ((1, 8), False)])
