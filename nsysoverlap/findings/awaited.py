@@ -13,7 +13,6 @@ from ..measure.case import DeviceCase
 from ..result.numbers import OFFLOAD_BYTES
 from ..roles.rules import Role
 from .context import Context, Finder, Found
-from .engines import queued_since
 from .facts import (
     copies,
     named,
@@ -22,8 +21,9 @@ from .facts import (
     size_text,
     without_version,
 )
+from .queues import SOON_NS
 from .streams import blocks_of
-from .waits import SOON_NS, Waits, host_waits_of, kernel_text, waited_rows, waits_of
+from .waits import Waits, host_waits_of, kernel_text, waited_rows, waits_of
 
 
 def host_waits(ctx: Context) -> Iterator[Found]:
@@ -111,7 +111,7 @@ def _engine_held(ctx: Context, i: int, waits: Waits, mine: BoolArray) -> Waits:
     compute waits for, `waits`: it waits for those in front of them as well.
     """
     case = ctx.cases[i]
-    behind, since = queued_since(case, ctx.measured[i], Role.D2H)
+    behind, since = ctx.queued[i][Role.D2H]
     awaited = np.isin(behind, waits.transfer)
     behind, since = behind[awaited], since[awaited]
     start, pieces = case.rows.start_ns[behind], case.pieces

@@ -12,6 +12,8 @@ from ..core.arrays import BoolArray, Int64Array
 from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..result.model import DeviceReport, Evidence, Finding
+from ..roles.rules import Role
+from .queues import QueuedSince, queued_since
 from .remedies import remedy
 
 WARNING = "warning"
@@ -60,6 +62,12 @@ class Context:
             idle.covered(case.rows.start_ns, case.rows.end_ns)
             for case, idle in zip(self.cases, self.idle, strict=True)
         )
+
+    @cached_property
+    def queued(self) -> tuple[dict[Role, QueuedSince], ...]:
+        """For each case and direction the rows that queued behind one of another stream."""
+        pairs = zip(self.cases, self.measured, strict=True)
+        return tuple(queued_since(case, measured) for case, measured in pairs)
 
     def exposed(self, i: int, mask: BoolArray) -> IntervalSet:
         """Measured instants at which a row of case i that `mask` (n,) picks was exposed."""

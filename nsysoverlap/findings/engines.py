@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import Int64Array
 from ..core.formatting import format_ns
-from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from ..roles.rules import Role
-from ..trace.host import NEVER
 from .context import Context, Finder, Found, Rows
 from .facts import copies, exposed_text, size_text
-from .queues import depends, done_ns, latest_record, queue_of, transfers_sent_ns
-from .waits import SOON_NS
+from .queues import SOON_NS, depends, transfers_sent_ns
 
 TOGETHER_AT_MOST = 20
 """Directions take turns if less than one part in so many of the shorter one runs beside the other.
@@ -81,10 +78,7 @@ FINDERS: tuple[Finder, ...] = (same_direction_queue, no_duplex)
 
 
 def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
-    queued = [
-        _queued(case, measured, role)
-        for case, measured in zip(ctx.cases, ctx.measured, strict=True)
-    ]
+    queued = [_queued(ctx, i, role) for i in range(len(ctx.cases))]
     rows = ctx.weighted(
         [np.minimum(ns, own) for ns, own in zip(queued, ctx.exposed_ns, strict=True)]
     )
@@ -109,57 +103,15 @@ def _queue_of_direction(ctx: Context, role: Role) -> Iterator[Found]:
     )
 
 
-def queued_since(
-    case: DeviceCase, measured: BoolArray, role: Role
-) -> tuple[Int64Array, Int64Array]:
-    """The rows (n,) of one direction that were ready while one of another stream held the engine,
-    and since when they were (n,); none of CUDA graphs.
-    """
-    rows = case.rows
-    mine = np.flatnonzero((rows.role == role) & ~in_graph(case.classified, rows))
-    if len(mine) < 2:
-        return mine[:0], mine[:0]
-    start, end, stream = rows.start_ns[mine], rows.end_ns[mine], rows.stream[mine]
-    by_end = np.argsort(end, kind="stable")
-    at = np.searchsorted(end[by_end], start, side="right") - 1
-    before = by_end[np.maximum(at, 0)]
-    sent = transfers_sent_ns(case)[mine]
-    close = (at >= 0) & (start - end[before] <= SOON_NS) & measured[mine] & (sent > NEVER)
-    first, second = before[close], np.flatnonzero(close)
-    free = ~depends(case, (stream[first], sent[first]), (stream[second], sent[second]))
-    second = second[free]
-    return mine[second], _ready_ns(case, mine[second], sent[second])
-
-
-def _queued(case: DeviceCase, measured: BoolArray, role: Role) -> Int64Array:
+def _queued(ctx: Context, i: int, role: Role) -> Int64Array:
     """For how long each row of one direction was ready while another stream's held the engine."""
+    case = ctx.cases[i]
     result = np.zeros(len(case.rows), np.int64)
-    behind, since = queued_since(case, measured, role)
+    behind, since = ctx.queued[i][role]
     outside = ~in_graph(case.classified, case.rows)
     engine = case.rows.select((case.rows.role == role) & outside).union
     result[behind] = engine.covered(since, case.rows.start_ns[behind])
     return result
-
-
-def _ready_ns(case: DeviceCase, picked: Int64Array, sent: Int64Array) -> Int64Array:
-    """When each of some rows could have started: launched, its own stream done with what stood
-    before it, and the streams that it waits for done with what it waits for.
-    """
-    queue = queue_of(case)
-    place = queue.places(len(case.rows))[picked]
-    stream = case.rows.stream[picked].astype(np.int64)
-    ready = sent.copy()
-    follows = (place > 0) & (queue.stream[place - 1] == stream)
-    ready[follows] = np.maximum(ready[follows], queue.end_ns[place[follows] - 1])
-    waits = case.classified.trace.host.waits
-    if waits is None:
-        return ready
-    for other in waits.sources(stream):
-        told = latest_record(case, stream, np.full(len(stream), other, np.int64), sent)
-        asked = np.flatnonzero(told > NEVER)
-        if len(asked):
-            ready[asked] = np.maximum(ready[asked], done_ns(case, other, told[asked]))
-    return ready
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int32Array, Int64Array
+from ..core.arrays import BoolArray, Int32Array, Int64Array, rows_by_key
 from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph, launch_of_transfers
+from ..roles.rules import Role
 from ..trace.contents import Activities
 from ..trace.host import NEVER
+
+SOON_NS = 20_000
+"""What starts this soon after a copy's end is taken to have waited for it."""
+QueuedSince = tuple[Int64Array, Int64Array]
+"""Rows (n,) of a case, and since when each of them was ready (n,)."""
 
 
 @dataclass(frozen=True)
@@ -113,24 +120,45 @@ def _call_start(case: DeviceCase, call: Int64Array) -> Int64Array:
     return np.where(call >= 0, start[np.maximum(call, 0)], NEVER)
 
 
-def done_ns(case: DeviceCase, stream: int, instants: Int64Array) -> Int64Array:
-    """When all that was launched on a stream before each host time (n,) was done; `NEVER` where
-    nothing was.
+@dataclass(frozen=True)
+class Done:
+    """When all that was launched on some streams was done.
+
+    `sent` and `done` map a stream to host times of launches, rising, and to when all that had been
+    launched until then was done.
     """
-    trace = case.classified.trace
-    sent, end = [], []
-    for name, table in trace.tables.items():
-        own = trace.rows_on(int(trace.stream_device[stream]), name)
-        own = own[table.stream[own] == stream]
-        call = case.launches.of(table, own)
-        sent.append(_call_start(case, call))
-        end.append(table.end_ns[own])
-    order = np.argsort(np.concatenate(sent), kind="stable")
-    done = np.maximum.accumulate(np.concatenate(end)[order])
-    n_before = np.searchsorted(np.concatenate(sent)[order], instants, side="left")
-    least = np.array([NEVER])
-    result: Int64Array = np.concatenate((least, done))[n_before]
-    return result
+
+    sent: dict[int, Int64Array]
+    done: dict[int, Int64Array]
+
+    @classmethod
+    def of(cls, case: DeviceCase, streams: Sequence[int]) -> Done:
+        """Of some streams, with one look at the rows of their devices."""
+        trace, found, parts = case.classified.trace, cls({}, {}), []
+        wanted = np.zeros(len(trace.streams), np.bool_)
+        wanted[list(streams)] = True
+        for device in np.unique(trace.stream_device[wanted]).tolist():
+            for name, table in trace.tables.items():
+                own = trace.rows_on(device, name)
+                own = own[wanted[table.stream[own]]]
+                sent = _call_start(case, case.launches.of(table, own))
+                parts.append((table.stream[own], sent, table.end_ns[own]))
+        if not parts:
+            return found
+        stream, sent, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+        for one, rows in rows_by_key(stream):
+            order = rows[np.argsort(sent[rows], kind="stable")]
+            found.sent[one], found.done[one] = sent[order], np.maximum.accumulate(end[order])
+        return found
+
+    def before(self, stream: int, instants: Int64Array) -> Int64Array:
+        """When all that was launched on a stream before each host time (n,) was done; `NEVER`
+        where nothing was.
+        """
+        if stream not in self.sent:
+            return np.full(len(instants), NEVER, np.int64)
+        n_before = np.searchsorted(self.sent[stream], instants, side="left")
+        return np.where(n_before > 0, self.done[stream][n_before - 1], NEVER)
 
 
 def latest_record(
@@ -187,10 +215,61 @@ def depends(
     stream, launched = second[0].astype(np.int64), second[1]
     result: BoolArray = latest_record(case, stream, from_stream, launched) > sent
     waits = case.classified.trace.host.waits
-    if waits is None:
-        return result
-    for between in waits.sources(stream):
-        via = np.full(len(stream), between, np.int64)
-        told = latest_record(case, stream, via, launched)
-        result |= latest_record(case, via, from_stream, told) > sent
+    if waits is not None:
+        asked = np.flatnonzero(~result)
+        result[asked] = waits.through_another(
+            stream[asked], from_stream[asked], sent[asked], launched[asked]
+        )
     return result
+
+
+def queued_since(case: DeviceCase, measured: BoolArray) -> dict[Role, QueuedSince]:
+    """The rows (n,) of each direction that were ready while one of another stream held the engine,
+    and since when they were (n,); none of CUDA graphs. `measured` (n_rows,) picks rows that count.
+    """
+    sent = transfers_sent_ns(case)
+    behind = {role: _behind(case, measured, role, sent) for role in (Role.H2D, Role.D2H)}
+    ready = _ready_ns(case, np.concatenate(list(behind.values())), sent)
+    parts = np.split(ready, [len(behind[Role.H2D])])
+    return {role: (rows, since) for (role, rows), since in zip(behind.items(), parts, strict=True)}
+
+
+def _behind(case: DeviceCase, measured: BoolArray, role: Role, sent: Int64Array) -> Int64Array:
+    """The rows of one direction that started right behind one of another stream, launched by then,
+    though they did not wait for it.
+    """
+    rows = case.rows
+    mine = np.flatnonzero((rows.role == role) & ~in_graph(case.classified, rows))
+    if len(mine) < 2:
+        return mine[:0]
+    start, end, stream, sent = rows.start_ns[mine], rows.end_ns[mine], rows.stream[mine], sent[mine]
+    by_end = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[by_end], start, side="right") - 1
+    before = by_end[np.maximum(at, 0)]
+    close = (at >= 0) & (start - end[before] <= SOON_NS) & measured[mine] & (sent > NEVER)
+    first, second = before[close], np.flatnonzero(close)
+    free = ~depends(case, (stream[first], sent[first]), (stream[second], sent[second]))
+    return mine[second[free]]
+
+
+def _ready_ns(case: DeviceCase, picked: Int64Array, all_sent: Int64Array) -> Int64Array:
+    """When each of some rows could have started: launched, its own stream done with what stood
+    before it, and the streams that it waits for done with what it waits for.
+    """
+    queue, sent = queue_of(case), all_sent[picked]
+    place = queue.places(len(case.rows))[picked]
+    stream = case.rows.stream[picked].astype(np.int64)
+    ready = sent.copy()
+    follows = (place > 0) & (queue.stream[place - 1] == stream)
+    ready[follows] = np.maximum(ready[follows], queue.end_ns[place[follows] - 1])
+    waits = case.classified.trace.host.waits
+    if waits is None:
+        return ready
+    sources = waits.sources(stream)
+    done = Done.of(case, sources)
+    for other in sources:
+        told = latest_record(case, stream, np.full(len(stream), other, np.int64), sent)
+        asked = np.flatnonzero(told > NEVER)
+        if len(asked):
+            ready[asked] = np.maximum(ready[asked], done.before(other, told[asked]))
+    return ready

@@ -16,8 +16,7 @@ from ..roles.rules import Role
 from ..trace.host import NEVER
 from .context import Context, Finder, Found, Rows
 from .facts import copies, only_infers, size_text, waits_on_host
-from .queues import Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
-from .waits import SOON_NS
+from .queues import SOON_NS, Queue, latest_record, queue_of, rows_sent_ns, sent_ns, waits_between
 
 
 def same_stream_as_compute(ctx: Context) -> Iterator[Found]:

@@ -27,7 +27,8 @@ from .facts import (
     waits_on_host,
 )
 from .idle import idle_beside
-from .waits import SOON_NS, Waits, kernel_text, waited_rows, waits_of
+from .queues import SOON_NS
+from .waits import Waits, kernel_text, waited_rows, waits_of
 
 UNLIMITED = 2**61
 """Room of copies before which nothing stands, in ns."""

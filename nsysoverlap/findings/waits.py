@@ -14,9 +14,7 @@ from ..measure.case import DeviceCase
 from ..measure.waiting import in_graph
 from .context import Context, Rows
 from .facts import size_text
-
-SOON_NS = 20_000
-"""A kernel that starts this soon after a copy's end is taken to have waited for it."""
+from .queues import SOON_NS
 
 
 @dataclass(frozen=True)

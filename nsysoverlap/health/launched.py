@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..core.arrays import BoolArray, Int64Array
+from ..core.arrays import CodeArray, Int64Array
 from ..core.formatting import format_ns, number_of
 from ..result.model import HealthEntry, format_share
-from ..trace.contents import Activities
 from ..trace.cupti import MIGRATIONS
 from .subject import Case
 
+_ROWS_AT_ONCE = 1 << 20
 MOST_WITHOUT = 0.05
 """Share of such rows that may have no call: loading a module may copy too. None has, in 51 healthy
 traces with calls."""
@@ -27,15 +27,13 @@ def lost_calls(case: Case) -> Iterator[HealthEntry]:
     What was launched before the capture began runs before all that was launched within it on its
     stream. Where calls were lost, lost rows cannot be noticed either.
     """
-    called = [(table, mine, call >= 0) for table, mine, call in _launched(case)]
-    if all(has.all() for _, _, has in called):
+    if all((call >= 0).all() for _, _, call in _launched(case)):
         # As it should be: then millions of rows need no sorting.
         return
-    stream = np.concatenate([table.stream[mine] for table, mine, _ in called])
-    start = np.concatenate([table.start_ns[mine] for table, mine, _ in called])
-    has = np.concatenate([has for _, _, has in called])
-    order = np.lexsort((~has, start, stream))
-    stream, has = stream[order], has[order]
+    parts = list(_launched(case))
+    stream, start, call = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((call < 0, start, stream))
+    stream, has = stream[order], call[order] >= 0
     # The number of rows with a call so far, less that of all streams before.
     so_far = np.cumsum(has)
     begins = np.searchsorted(stream, stream)
@@ -56,10 +54,9 @@ def lost_calls(case: Case) -> Iterator[HealthEntry]:
 def rows_before_calls(case: Case) -> Iterator[HealthEntry]:
     """Rows that begin before they were launched."""
     n = total = longest = 0
-    for table, mine, call in _launched(case):
+    for _, start, call in _launched(case):
         known = call >= 0
-        launched = case.classified.trace.host.calls.start_ns[call[known]]
-        early = launched - table.start_ns[mine][known]
+        early = case.classified.trace.host.calls.start_ns[call[known]] - start[known]
         n += int(np.count_nonzero(early >= EARLY_NS))
         total += len(early)
         longest = max(longest, int(early.max(initial=0)))
@@ -75,17 +72,20 @@ def rows_before_calls(case: Case) -> Iterator[HealthEntry]:
         )
 
 
-def _launched(case: Case) -> Iterator[tuple[Activities, BoolArray, Int64Array]]:
-    """Each table, which of its rows a call must have launched, and that call (m,), -1 for none."""
+def _launched(case: Case) -> Iterator[tuple[CodeArray, Int64Array, Int64Array]]:
+    """Stream, start and call, -1 for none, of the rows that a call must have launched; each (n,),
+    in parts to save memory.
+    """
     trace = case.classified.trace
     if not trace.host.has_calls:
         return
     for name, table in trace.tables.items():
-        # The driver moves managed memory by itself.
-        mine = ~np.isin(trace.copies.copy_kind, MIGRATIONS) if name == "memcpy" else _all(table)
-        if mine.any():
-            yield table, mine, case.launches.of(table)[mine]
-
-
-def _all(table: Activities) -> BoolArray:
-    return np.ones(len(table), np.bool_)
+        for begin in range(0, len(table), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            stream, start = table.stream[part], table.start_ns[part]
+            call = case.launches.of(table, part)
+            if name == "memcpy":
+                # The driver moves managed memory by itself.
+                mine = ~np.isin(trace.copies.copy_kind[part], MIGRATIONS)
+                stream, start, call = stream[mine], start[mine], call[mine]
+            yield stream, start, call

@@ -8,25 +8,29 @@ from operator import attrgetter
 import numpy as np
 
 from ..core.arrays import Int64Array
-from ..core.threads import each
 from ..result.model import KernelReport
 from ..roles.rules import Role
 from ..trace.contents import short_name
 from .case import DeviceCase
 
+DeviceKernels = list[tuple[tuple[str, str], list[int]]]
+"""(name, role) of kernels, and of each its launches, time beside transfers and time alone."""
 _ROLE_NAMES = {Role.COMPUTE: "compute", Role.COMM: "comm"}
 
 
 def measure_kernels(
-    cases: Sequence[DeviceCase], top: int = 20, threads: int = 1
+    cases: Sequence[DeviceCase], top: int = 20, measured: Sequence[DeviceKernels] | None = None
 ) -> tuple[KernelReport, ...]:
     """The `top` kernel names by time beside h2d and d2h transfers, and the `top` by time alone.
 
     Over all devices, longest first; names whose short form is the same count as one. Times are
-    summed over launches, which may run at the same time, and cut to the measured time.
+    summed over launches, which may run at the same time, and cut to the measured time. `measured`
+    are the `device_kernels` of the cases, where at hand.
     """
+    if measured is None:
+        measured = [device_kernels(case) for case in cases]
     sums: dict[tuple[str, str], list[int]] = {}
-    for device in each(_device_kernels, cases, threads):
+    for device in measured:
         for key, values in device:
             total = sums.setdefault(key, [0, 0, 0])
             total[:] = [one + other for one, other in zip(total, values, strict=True)]
@@ -41,7 +45,7 @@ def _longest(reports: Sequence[KernelReport], name: str, top: int) -> list[Kerne
     return [report for report in ordered[:top] if value(report)]
 
 
-def _device_kernels(case: DeviceCase) -> list[tuple[tuple[str, str], list[int]]]:
+def device_kernels(case: DeviceCase) -> DeviceKernels:
     """(name, role) with n, time beside and time alone, for each distinct name of a device."""
     trace = case.classified.trace
     kernels, role = trace.kernels, case.classified.kernel_role

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.arrays import BoolArray, Int32Array, Int64Array
-from ..core.threads import each
 from ..result.model import Attribution, OperationReport, Overlap
 from ..roles.rules import Role
 from ..steps.labels import Label, parse_label, without_counters
@@ -117,11 +116,33 @@ def _code_of(text: str, texts: Sequence[str]) -> int:
     return texts.index(text) if text in texts else -2
 
 
+@dataclass(frozen=True)
+class DeviceOperations:
+    """The transfers of one device by operation.
+
+    `group` (n,) indexes `keys`, (op, label, direction), and `overlaps`, those of each of them.
+    """
+
+    labels: TransferLabels
+    keys: tuple[_Key, ...]
+    group: Int64Array
+    overlaps: tuple[Overlap, ...]
+
+
+def device_operations(case: DeviceCase) -> DeviceOperations:
+    """The operations of one device."""
+    labels = transfer_labels(case)
+    both = labels.code * 2 + (case.rows.role == Role.D2H)
+    found, group = np.unique(both, return_inverse=True)
+    keys = tuple((*labels.keys[i // 2], "d2h" if i % 2 else "h2d") for i in found.tolist())
+    group = group.reshape(-1)
+    return DeviceOperations(labels, keys, group, tuple(measure_groups(case, group, len(keys))))
+
+
 def measure_operations(
     cases: Sequence[DeviceCase],
     n_steps: int | None,
-    labels: Sequence[TransferLabels] | None = None,
-    threads: int = 1,
+    measured: Sequence[DeviceOperations] | None = None,
 ) -> tuple[tuple[OperationReport, ...], Attribution]:
     """Every operation with its transfers of one direction, over all devices of one trace.
 
@@ -129,26 +150,21 @@ def measure_operations(
     and blocking time need not: where copies of two operations run at the same time, each of the
     two counts the instant. Devices run side by side, so exposed time per step is the mean over
     those that have the operation. Operations without a transfer in the measured time are left out.
-    `labels` are the `transfer_labels` of the cases, where at hand.
+    `measured` are the `device_operations` of the cases, where at hand.
     """
-    if labels is None:
-        labels = [transfer_labels(case) for case in cases]
-    groups = [_by_direction(case, own) for case, own in zip(cases, labels, strict=True)]
-    measured = each(
-        lambda i: measure_groups(cases[i], groups[i][1], len(groups[i][0])),
-        range(len(cases)),
-        threads,
-    )
+    if measured is None:
+        measured = [device_operations(case) for case in cases]
     totals: dict[_Key, Overlap] = {}
     n_devices: Counter[_Key] = Counter()
-    for (keys, _), overlaps in zip(groups, measured, strict=True):
-        for key, overlap in zip(keys, overlaps, strict=True):
+    for own in measured:
+        for key, overlap in zip(own.keys, own.overlaps, strict=True):
             totals[key] = totals.get(key, Overlap()) + overlap
             n_devices[key] += bool(overlap.n or overlap.busy_ns)
+    labels = [own.labels for own in measured]
     known = sum(map(_attribution, cases, labels), Attribution())
     places = {key: place for place, key in enumerate(totals)}
     global_groups = [
-        np.array([places[key] for key in keys], np.int64)[group] for keys, group in groups
+        np.array([places[key] for key in own.keys], np.int64)[own.group] for own in measured
     ]
     followed_by = _followed_by(cases, global_groups, len(totals))
     reports = [
@@ -165,14 +181,6 @@ def measure_operations(
     ]
     reports.sort(key=lambda r: (-r.overlap.exposed_ns, r.op, r.label, r.direction))
     return tuple(reports), known
-
-
-def _by_direction(case: DeviceCase, labels: TransferLabels) -> tuple[list[_Key], Int64Array]:
-    """(op, label, direction) of each group, and the group of each transfer."""
-    both = labels.code * 2 + (case.rows.role == Role.D2H)
-    found, group = np.unique(both, return_inverse=True)
-    keys = [(*labels.keys[i // 2], "d2h" if i % 2 else "h2d") for i in found.tolist()]
-    return keys, group.reshape(-1)
 
 
 def _followed_by(

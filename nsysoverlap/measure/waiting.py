@@ -22,7 +22,7 @@ from ..roles.rules import Classified, Role
 from ..steps.launches import Launches
 from ..steps.stalls import Stalls
 from ..trace.contents import Trace
-from ..trace.host import ALL_STREAMS, NEVER, StreamWaits
+from ..trace.host import ALL_STREAMS, NEVER
 from .lanes import Lanes, Transfers
 
 MOST_BETWEEN = 64
@@ -287,29 +287,12 @@ def _dependency(
         waits |= known & ~same & (told > sent)
         # Or for a stream that waits for it: a reload stands behind the D2H of its own data.
         asked = np.flatnonzero(known & ~waits & (launched < rows.end_ns[transfer]))
-        streams = kernel_stream[asked], stream[asked]
-        waits[asked] = _through_another(trace.host.waits, streams, sent[asked], launched[asked])
+        waits[asked] = trace.host.waits.through_another(
+            kernel_stream[asked], stream[asked], sent[asked], launched[asked], MOST_BETWEEN
+        )
     # Whatever was asked for, a kernel that ran beside the transfer did not wait for it.
     waits &= trace.kernels.start_ns[at] >= rows.end_ns[transfer]
     return waits, known | after | (~has_kernel & (mine >= 0)), launched
-
-
-def _through_another(
-    waits: StreamWaits,
-    streams: tuple[CodeArray, CodeArray],
-    sent: Int64Array,
-    launched: Int64Array,
-) -> BoolArray:
-    """Whether work launched on the first stream waits, by way of one other stream, for what was
-    sent on the second; every argument holds shape (n,).
-    """
-    waiting, recording = streams
-    result = np.zeros(len(sent), np.bool_)
-    for between in waits.sources(waiting)[:MOST_BETWEEN]:
-        via = np.full(len(sent), between, np.int64)
-        told = waits.latest(waiting, via, launched)
-        result |= waits.latest(via, recording, told) > sent
-    return result
 
 
 def launch_of_transfers(classified: Classified, launches: Launches, rows: Transfers) -> Int64Array:

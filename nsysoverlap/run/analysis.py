@@ -15,8 +15,14 @@ from ..findings.context import Context, Found
 from ..health import judge
 from ..measure.case import DeviceCase, device_case
 from ..measure.device_report import measure_device
-from ..measure.kernels_beside import measure_kernels
-from ..measure.operations import TransferLabels, measure_operations, transfer_labels
+from ..measure.kernels_beside import DeviceKernels, device_kernels, measure_kernels
+from ..measure.operations import (
+    DeviceOperations,
+    TransferLabels,
+    device_operations,
+    measure_operations,
+    transfer_labels,
+)
 from ..measure.waiting import Pieces
 from ..replay.prepared import Model
 from ..result.model import Basis, DeviceReport, HealthEntry, OverlapReport, TraceReport
@@ -129,10 +135,12 @@ def trace_cases(trace: Trace, options: Options) -> TraceCases:
 def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> OverlapReport:
     """The report of what `trace_cases` found."""
     trace, plan, cases = found.classified.trace, found.plan, found.cases
-    devices = _measure_devices(cases, options.links, threads)
-    labels = each(transfer_labels, cases, threads)
-    operations, attribution = measure_operations(cases, plan.n_steps or None, labels, threads)
+    measured = _measure_devices(cases, options.links, threads)
+    devices = tuple(own.report for own in measured)
+    own_operations = [own.operations for own in measured]
+    operations, attribution = measure_operations(cases, plan.n_steps or None, own_operations)
     framework, components = detect(trace)
+    labels = [own.labels for own in own_operations]
     blamed = find(_context(found, devices, labels, framework.name), threads)
     moved = any(device.both.n for device in devices)
     replay, findings = replayed(found.model if moved else None, cases, blamed, options.clock)
@@ -152,7 +160,7 @@ def measure_cases(found: TraceCases, options: Options, threads: int = 1) -> Over
         devices=devices,
         basis=_basis(plan, options),
         operations=operations,
-        kernels=measure_kernels(cases, threads=threads),
+        kernels=measure_kernels(cases, measured=[own.kernels for own in measured]),
         findings=findings,
         attribution=attribution,
     )
@@ -164,7 +172,7 @@ def judged(
     """What is to be known of a trace, of which an error makes its numbers inconclusive; and, where
     wanted, what is found to be wrong.
     """
-    devices = _measure_devices(found.cases, options.links, 1)
+    devices = tuple(measure_device(case, options.links) for case in found.cases)
     health = _health(found, devices, options)
     if not wanted:
         return health, ()
@@ -198,21 +206,32 @@ def _health(
     )
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured of one device; its pieces take long to find and stay with its case."""
+
+    report: DeviceReport
+    pieces: Pieces
+    operations: DeviceOperations
+    kernels: DeviceKernels
+
+
 def _measure_devices(
     cases: Sequence[DeviceCase], links: LinkOverride | None, threads: int
-) -> tuple[DeviceReport, ...]:
-    """The numbers of each device; what takes long to find out on the way stays with its case."""
+) -> list[_Measured]:
+    """All of each device at a time, while what it needs is at hand."""
 
-    def work(case: DeviceCase) -> tuple[DeviceReport, Pieces]:
-        return measure_device(case, links), case.pieces
+    def work(case: DeviceCase) -> _Measured:
+        report = measure_device(case, links)
+        return _Measured(report, case.pieces, device_operations(case), device_kernels(case))
 
-    for case in cases[:1] if threads > 1 else ():
-        # Now, or each process would find all of them.
-        _ = case.launches.stalls
+    for case in cases if threads > 1 else ():
+        # Now, or each process would find all of them, and hold them.
+        _ = case.launches.stalls, case.lanes.active.length, case.lanes.compute.length
     measured = each(work, cases, threads)
-    for case, (_, pieces) in zip(cases, measured, strict=True):
-        case.keep(pieces)
-    return tuple(report for report, _ in measured)
+    for case, own in zip(cases, measured, strict=True):
+        case.keep(own.pieces)
+    return measured
 
 
 def _check_window(trace: Trace, options: Options) -> None:

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 1 << 16
 """Rows that are taken from a cursor at a time."""
-BLOCK_BYTES = 4 << 20
-"""Bytes of pages taken apart at a time; with fewer, threads wait for the interpreter lock."""
+BLOCK_BYTES = 1 << 20
+"""Bytes of pages taken apart at a time, whose columns fit into a cache."""
+_FOR_THREADS = 4
+"""Threads take so many times as much at a time; with less they wait for the interpreter lock."""
 _AHEAD = 4
 """Blocks that are read ahead for each thread."""
 
@@ -110,7 +112,8 @@ def _from_pages(
 ) -> Iterator[T]:
     """Raises `UnusualError` before any row is read; unusual rows are left to SQLite."""
     pages, last = file.leaves(layout.root)
-    step = max(1, BLOCK_BYTES // file.page_size)
+    n_bytes = BLOCK_BYTES * _FOR_THREADS if pool.threads > 1 else BLOCK_BYTES
+    step = max(1, n_bytes // file.page_size)
     bounds = [*range(0, len(pages), step), len(pages)]
 
     def part(span: tuple[int, int]) -> list[T]:
@@ -136,7 +139,7 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
 
     def __init__(self, path: Path, threads: int, own: sqlite3.Connection | None = None) -> None:
         self._path = path
-        self._threads = threads
+        self.threads = threads
         self._local = threading.local()
         self._connections: list[Guarded] = []
         if own is not None:
@@ -162,20 +165,20 @@ class connect_many:  # noqa: N801 - used as a context manager, like `open`
         self, work: Callable[[tuple[int, int]], list[T]], ranges: Sequence[tuple[int, int]]
     ) -> Iterator[T]:
         """Do `work` for each range, on the threads; yield all results in order."""
-        if self._threads == 1 or len(ranges) == 1:
+        if self.threads == 1 or len(ranges) == 1:
             for span in ranges:
                 yield from work(span)
             return
         # Imported where there are threads: it takes as long as a small table.
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(self._threads) as executor:
+        with ThreadPoolExecutor(self.threads) as executor:
             # Not all at once: results must not pile up before they are taken.
             waiting: deque[Future[list[T]]] = deque()
             try:
                 for span in ranges:
                     waiting.append(executor.submit(work, span))
-                    if len(waiting) > _AHEAD * self._threads:
+                    if len(waiting) > _AHEAD * self.threads:
                         yield from waiting.popleft().result()
                 while waiting:
                     yield from waiting.popleft().result()

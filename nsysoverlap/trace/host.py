@@ -78,7 +78,7 @@ class StreamWaits:
     def __len__(self) -> int:
         return len(self.wait_ns)
 
-    def sources(self, waiting: Int32Array | Int64Array) -> list[int]:
+    def sources(self, waiting: CodeArray | Int64Array) -> list[int]:
         """The streams that any of some streams (n,) was ever told to wait for, rising."""
         mine = self.record_stream[np.isin(self.wait_stream, np.unique(waiting))]
         sources: list[int] = np.unique(mine).tolist()
@@ -86,8 +86,8 @@ class StreamWaits:
 
     def latest(
         self,
-        waiting: Int32Array | Int64Array,
-        recording: Int32Array | Int64Array,
+        waiting: CodeArray | Int64Array,
+        recording: CodeArray | Int64Array,
         before: Int64Array,
     ) -> Int64Array:
         """The latest `record_ns` that the streams `waiting` had been told, before a host time, to
@@ -95,14 +95,35 @@ class StreamWaits:
         """
         if not len(self):
             return np.full(len(waiting), NEVER, np.int64)
-        found = self._by_pair
-        key = waiting.astype(np.int64) * found.width + recording
-        pair = np.minimum(np.searchsorted(found.pairs, key), len(found.pairs) - 1)
-        rank = np.searchsorted(found.told, before, side="left")
-        at = np.searchsorted(found.place, pair * (len(self) + 1) + rank, side="left") - 1
-        hit = (found.pairs[pair] == key) & (at >= 0)
-        hit &= found.place[np.maximum(at, 0)] // (len(self) + 1) == pair
-        return np.where(hit, found.latest[np.maximum(at, 0)], NEVER)
+        return self._by_pair.latest(waiting, recording, self._by_pair.rank(before))
+
+    def through_another(
+        self,
+        waiting: CodeArray | Int64Array,
+        recording: CodeArray | Int64Array,
+        sent: Int64Array,
+        launched: Int64Array,
+        most: int | None = None,
+    ) -> BoolArray:
+        """Whether what was launched on the streams `waiting` at host time `launched` waits, by way
+        of one other stream, for what was `sent` on `recording`; every argument has shape (n,).
+
+        `most` limits how many streams between are looked at.
+        """
+        result = np.zeros(len(waiting), np.bool_)
+        # In order of what is looked up, which is then found sooner.
+        asked = np.lexsort((launched, waiting))
+        rank = self._by_pair.rank(launched[asked]) if len(self) else asked
+        for between in self.sources(waiting)[:most]:
+            told = self._by_pair.latest(waiting[asked], np.int64(between), rank)
+            # What was recorded before the transfer was sent cannot stand behind it.
+            near = np.flatnonzero(told > sent[asked])
+            mine = asked[near]
+            via = np.full(len(mine), between, np.int64)
+            result[mine] = self.latest(via, recording[mine], told[near]) > sent[mine]
+            left = ~result[asked]
+            asked, rank = asked[left], rank[left]
+        return result
 
     @cached_property
     def _by_pair(self) -> _Pairs:
@@ -115,14 +136,33 @@ class _Pairs:
 
     `pairs` (k,) are the distinct `wait stream * width + record stream`, `told` (n,) all host times
     of waits, both rising. `place` (n,) is `pair * (n + 1) + rank of the time`, rising, and
-    `latest` (n,) the latest record of the pair until then.
+    `recorded` (n,) the latest record of the pair until then.
     """
 
     width: int
     pairs: Int64Array
     told: Int64Array
     place: Int64Array
-    latest: Int64Array
+    recorded: Int64Array
+
+    def rank(self, instants: Int64Array) -> Int64Array:
+        """How many waits there were before each host time (n,)."""
+        return np.searchsorted(self.told, instants, side="left")
+
+    def latest(
+        self,
+        waiting: CodeArray | Int64Array,
+        recording: CodeArray | Int64Array | np.int64,
+        rank: Int64Array,
+    ) -> Int64Array:
+        """As `StreamWaits.latest`, of a time given by its rank."""
+        width = len(self.told) + 1
+        key = waiting.astype(np.int64) * self.width + recording
+        pair = np.minimum(np.searchsorted(self.pairs, key), len(self.pairs) - 1)
+        at = np.searchsorted(self.place, pair * width + rank, side="left") - 1
+        first = np.maximum(at, 0)
+        hit = (self.pairs[pair] == key) & (at >= 0) & (self.place[first] >= pair * width)
+        return np.where(hit, self.recorded[first], NEVER)
 
     @classmethod
     def of(cls, waits: StreamWaits) -> _Pairs:

@@ -27,7 +27,7 @@ from .manifest import manifest_beside
 from .schema import Schema
 from .source import Source
 from .strings import strings
-from .wait_rows import read_waits
+from .wait_rows import read_wait_tables, read_waits
 
 _WORTH_A_COPY = 32 << 20
 """Bytes of an export from which on a second process reads part of it."""
@@ -98,11 +98,15 @@ def _read(
     shift_ns = facts.time_shift_ns(meta)
     registry, source = Registry(), Source(path, connection, found, threads)
     with ExitStack() as stack:
-        read_calls = stack.enter_context(_host_reader(source, ranges))
+        read_calls, beside = stack.enter_context(_host_reader(source, ranges))
+        # Two processes are as many as were asked for.
+        here = replace(source, threads=1) if beside else source
         tables = {
-            spec.name: read_columns(source, spec, registry, shift_ns)
+            spec.name: read_columns(here, spec, registry, shift_ns)
             for spec in schema.ACTIVITY_TABLES
         }
+        # Read before the calls are there, which take longest.
+        wait_tables = read_wait_tables(here) if ranges else None
         host = read_calls()
     kernels = tables[schema.KERNEL.name]
     ids = registry.names.values()
@@ -122,7 +126,10 @@ def _read(
     for table in tables.values():
         _recode(table, "stream", [place[key] for key in keys])
 
-    waits, host_waits = read_waits(source, host, streams) if ranges else (None, HostWaits())
+    waits, host_waits = None, HostWaits()
+    if wait_tables is not None:
+        waits, host_waits = read_waits(source, wait_tables, host, streams)
+        del wait_tables
     return Trace(
         info=_info(path, connection, found, meta, tables, gpus),
         kernels=kernels.kernels(registry.launch_shapes()),
@@ -138,11 +145,13 @@ def _read(
 
 
 @contextmanager
-def _host_reader(source: Source, ranges: bool) -> Iterator[Callable[[], HostSide]]:
-    """What reads the host side: of a large export a copy of this process does so already."""
+def _host_reader(source: Source, ranges: bool) -> Iterator[tuple[Callable[[], HostSide], bool]]:
+    """What reads the host side, and whether a copy of this process does so already, as it does
+    of a large export.
+    """
     large = source.path.stat().st_size >= _WORTH_A_COPY
     if not large or usable_threads(source.threads) < 2 or not can_copy():
-        yield lambda: read_host(source, ranges=ranges)
+        yield lambda: read_host(source, ranges=ranges), False
         return
 
     def read() -> HostSide:
@@ -151,7 +160,7 @@ def _host_reader(source: Source, ranges: bool) -> Iterator[Callable[[], HostSide
             return read_host(replace(source, connection=own, threads=1), ranges=ranges)
 
     with Beside(read) as reader:
-        yield reader.result
+        yield reader.result, True
 
 
 def _recode(table: Columns, column: str, new_codes: Sequence[int]) -> None:

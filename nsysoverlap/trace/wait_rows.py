@@ -24,8 +24,24 @@ _NOTHING = -2
 """Stands for a stream on which nothing ran."""
 
 
+WaitTables = tuple[Block, Block]
+"""Rows of the synchronisations and of the event records, as they stand."""
+
+
+def read_wait_tables(source: Source) -> WaitTables:
+    """What `read_waits` joins to the host side; of absent tables no rows."""
+    return _block(source, schema.SYNCHRONIZATION), _block(source, schema.CUDA_EVENT)
+
+
+def _block(source: Source, spec: TableSpec) -> Block:
+    table = source.found.find(spec)
+    if table is None:
+        return {name: np.empty(0, np.int64) for name in _COLUMNS}
+    return source.columns(table, _COLUMNS, lambda rows: rows)
+
+
 def read_waits(
-    source: Source, host: HostSide, streams: Sequence[Stream]
+    source: Source, blocks: WaitTables, host: HostSide, streams: Sequence[Stream]
 ) -> tuple[StreamWaits | None, HostWaits]:
     """Stream waits joined to event records, and what each synchronisation waits for.
 
@@ -35,8 +51,8 @@ def read_waits(
     tables = [source.found.find(spec) for spec in (schema.SYNCHRONIZATION, schema.CUDA_EVENT)]
     ids = ("event_sync_id", "event_id")
     joined = all(t is None or any(t.sql(name) for name in ids) for t in tables)
-    rows = _Rows.read(source, schema.SYNCHRONIZATION, host, streams, schema.WAITING_API)
-    records = _Rows.read(source, schema.CUDA_EVENT, host, streams, schema.EVENT_RECORD_API)
+    rows = _Rows.of(blocks[0], host, streams, schema.WAITING_API)
+    records = _Rows.of(blocks[1], host, streams, schema.EVENT_RECORD_API)
     record = rows.record(records)
     host_waits = _host_waits(host, rows, records, record)
     if not joined:
@@ -72,15 +88,16 @@ def _host_waits(host: HostSide, rows: _Rows, records: _Rows, record: Int64Array)
         return np.flatnonzero(wanted[calls.name]) if wanted.any() else np.empty(0, np.int64)
 
     call = called(schema.SYNCHRONIZE_API)
-    stream = np.full(len(calls), ALL_STREAMS, np.int32)
-    before = calls.start_ns.copy()
+    stream = np.full(len(call), ALL_STREAMS, np.int32)
+    before = calls.start_ns[call]
     for_stream = rows.matches(host, _STREAM_SYNC)
-    stream[rows.call[for_stream]] = rows.stream[for_stream]
+    stream[np.searchsorted(call, rows.call[for_stream])] = rows.stream[for_stream]
     for_event = rows.matches(host, _EVENT_SYNC) & (record >= 0)
-    stream[rows.call[for_event]] = records.stream[record[for_event]]
-    before[rows.call[for_event]] = records.called_ns[record[for_event]]
-    call = call[stream[call] != _NOTHING]
-    return HostWaits(call, stream[call], before[call])
+    at = np.searchsorted(call, rows.call[for_event])
+    stream[at] = records.stream[record[for_event]]
+    before[at] = records.called_ns[record[for_event]]
+    known = stream != _NOTHING
+    return HostWaits(call[known], stream[known], before[known])
 
 
 @dataclass(frozen=True)
@@ -95,19 +112,9 @@ class _Rows:
     stream: Int32Array
 
     @classmethod
-    def read(
-        cls,
-        source: Source,
-        spec: TableSpec,
-        host: HostSide,
-        streams: Sequence[Stream],
-        api: re.Pattern[str],
+    def of(
+        cls, block: Block, host: HostSide, streams: Sequence[Stream], api: re.Pattern[str]
     ) -> _Rows:
-        table = source.found.find(spec)
-        if table is None:
-            block = {name: np.empty(0, np.int64) for name in _COLUMNS}
-        else:
-            block = source.columns(table, _COLUMNS, lambda rows: rows)
         call = _calls_of(host, block, api)
         block = {name: values[call >= 0] for name, values in block.items()}
         call = call[call >= 0]
