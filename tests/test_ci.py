@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -14,6 +16,9 @@ import pytest
 import xmlschema
 import yaml
 from junitparser import JUnitXml
+
+from nsysoverlap.core.formatting import clean_text
+from nsysoverlap.show.github import workflow_command
 
 from .gatekit import split_trace
 from .traces import h200
@@ -236,6 +241,29 @@ ANNOTATION = re.compile(
     r"::(notice|warning|error) title=[^:,%\r\n]*(%(25|0D|0A|3A|2C)[^:,%]*)*::.+"
 )
 """A workflow command as the runner reads it: properties and data escaped, one line."""
+
+
+ACTIONS_CORE = os.environ.get("ACTIONS_CORE")
+
+
+@pytest.mark.skipif(ACTIONS_CORE is None, reason="ACTIONS_CORE names no folder of @actions/core")
+def test_annotations_are_those_of_github_s_own_library() -> None:
+    """GitHub publishes no reader of workflow commands but its runner; this library writes them."""
+    letters = random.Random(7)
+    cases = [
+        (level, *("".join(letters.choices('a b:,%\r\n=;0D25é零"&<>', k=k)) for k in (9, 40)))
+        for level in ("notice", "warning", "error") * 300
+    ]
+    ours = "".join(f"{workflow_command(*case)}\n" for case in cases)
+    # What the terminal would obey goes first, from every output.
+    given = json.dumps(
+        [(level, clean_text(title), clean_text(text)) for level, title, text in cases]
+    )
+    script = f"""import * as core from "{Path(ACTIONS_CORE or "").resolve()}/lib/core.js";
+    for (const [level, title, text] of {given}) core[level](text, {{title}});"""
+    command = ["node", "--input-type=module", "-"]
+    theirs = subprocess.run(command, input=script, capture_output=True, text=True, check=True)
+    assert ours == theirs.stdout
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

@@ -502,18 +502,17 @@ def test_traces_add_up(tmp_path: Path) -> None:
     assert len(same["traces"]) == 2
 
 
-@pytest.mark.parametrize("command", ["info", "rules"])
-def test_commands_for_one_trace_refuse_a_folder_of_two(tmp_path: Path, command: str) -> None:
+def test_commands_for_one_trace_refuse_a_folder_of_two(tmp_path: Path) -> None:
     for rank in range(2):
         build(tmp_path / f"rank{rank}.sqlite", DRAWING)
-    result = run(command, tmp_path)
+    result = run("rules", tmp_path)
     assert result.exit_code == 2
     assert result.stderr == (
         f"Error: {tmp_path.name}: the folder holds 2 traces, and this command takes one. "
         "Name one, such as rank0.sqlite.\n"
     )
     (tmp_path / "rank1.sqlite").unlink()
-    assert run(command, tmp_path).exit_code == 0
+    assert run("rules", tmp_path).exit_code == 0
 
 
 # Options.
@@ -675,6 +674,30 @@ def test_info_as_json() -> None:
     (device,) = values["devices"]
     assert (device["device_id"], device["gpu_id"], device["proven"]) == (0, 0, True)
     assert values["extent_ns"][0] < values["extent_ns"][1]
+
+
+def test_info_of_a_folder_has_a_line_a_trace(tmp_path: Path) -> None:
+    names = ("jax_unroll_lhs", "ddp_two_procs")
+    for rank, name in enumerate(names):
+        (tmp_path / f"rank{rank}.sqlite").symlink_to(h200(name))
+    text = run("info", tmp_path).stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("rank")]
+    counts = [json.loads(run("info", h200(n), "--format", "json").stdout)["tables"] for n in names]
+    total = [
+        sum(n for table, n in one.items() if table.startswith("CUPTI_ACTIVITY")) for one in counts
+    ]
+    assert [(row[0], row[-2]) for row in rows] == [
+        (f"rank{rank}.sqlite", f"{n:,}") for rank, n in enumerate(total)
+    ]
+    assert "rank1.sqlite: " in text[text.index("Health") :]
+    both = json.loads(run("info", tmp_path, "--format", "json").stdout)
+    assert [one["tables"] for one in both["traces"]] == counts
+    alone = json.loads(run("info", tmp_path, "--rank", "1", "--format", "json").stdout)
+    assert alone == {**both["traces"][1], "path": "rank1.sqlite"}
+    (tmp_path / "rank2.sqlite").write_text("broken")
+    result = run("info", tmp_path)
+    assert (result.exit_code, "Skipped: rank2.sqlite" in result.stderr) == (3, True)
+    assert "rank1.sqlite" in result.stdout
 
 
 def test_info_of_a_trace_that_lost_its_events() -> None:

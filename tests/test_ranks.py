@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -94,6 +95,36 @@ def test_a_folder_without_traces(tmp_path: Path) -> None:
         find_traces([tmp_path / "logs"])
     assert "logs: the folder holds no traces" in caught.value.message
     assert "nsys export --type sqlite" in caught.value.hint
+
+
+def recipe_left(folder: Path, content: object) -> Path:
+    """A folder of results as `nsys recipe` leaves it."""
+    touch(folder, "rank_stats.parquet", "stats.ipynb")
+    (folder / f"{folder.name}.nsys-analysis").write_text(json.dumps(content))
+    return folder
+
+
+def test_a_folder_of_a_recipe_stands_for_what_it_was_made_of(tmp_path: Path) -> None:
+    touch(tmp_path, "r0.nsys-rep", "r0.sqlite", "r1.nsys-rep", "other.nsys-rep")
+    inputs = ["r0.nsys-rep", str(tmp_path / "r1.nsys-rep")]
+    left = recipe_left(tmp_path / "osrt_sum-1", {"Mode": "none", "InputFiles": inputs})
+    assert names_in(left) == ["r0.sqlite", "r1.nsys-rep"]
+    (tmp_path / "r1.nsys-rep").unlink()
+    with pytest.raises(TraceFileError) as caught:
+        find_traces([left])
+    assert caught.value.message == (
+        "osrt_sum-1: `nsys recipe` made it of r1.nsys-rep, which is not there any more."
+    )
+    touch(left, "own.sqlite")
+    assert names_in(left) == ["own.sqlite"]
+
+
+@pytest.mark.parametrize("content", [{}, [], 7, None, {"InputFiles": 3}, {"InputFiles": [5, "a"]}])
+def test_a_folder_that_only_looks_like_a_recipe_s_holds_no_traces(
+    tmp_path: Path, content: object
+) -> None:
+    with pytest.raises(TraceFileError, match="the folder holds no traces"):
+        find_traces([recipe_left(tmp_path / "x-1", content)])
 
 
 # Ranks

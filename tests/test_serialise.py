@@ -563,12 +563,14 @@ def test_a_history_of_the_first_version_is_read() -> None:
 # The other outputs.
 
 LHS, PIPELINED = str(h200("jax_scan_lhs")), str(h200("jax_scan_pipelined"))
+RANKS = LHS.replace("jax_scan_lhs", "jax_unroll_*lhs")
 OUTPUTS = {
     "report": ["report", LHS],
     "verdict": ["gate", LHS, "--min-hidden", "10", "--require", "relief >= 1%", "--max-drop", "1"],
     "comparison": ["compare", LHS, PIPELINED],
     "history": ["history", "--db", str(WRITTEN / "history.sqlite")],
     "info": ["info", LHS],
+    "infos": ["info", RANKS],
     "transfers": ["transfers", LHS],
     "slim": ["slim", LHS, "--check"],
     "rules": ["rules", LHS, "--explain", "ncclDevKernel_AllReduce"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from ..measure.case import DeviceCase
@@ -13,7 +14,7 @@ from ..result.model import Finding, OverlapReport
 from ..run.analysis import TraceCases
 from .perfetto_counters import exposed_counter, rate_counter
 from .perfetto_device import exposed_events, step_events, stream_events
-from .perfetto_events import arguments, instant_event, quoted
+from .perfetto_events import Events, arguments, quoted
 from .perfetto_host import call_events, place_calls, range_events
 from .perfetto_tracks import FIRST_DEVICE, Tracks
 from .timeline import device_timeline
@@ -22,25 +23,39 @@ _EVENTS_AT_ONCE = 2_000
 _FINDINGS_PLACE = 1
 
 
-def trace_events(found: TraceCases, report: OverlapReport) -> Iterator[bytes]:
-    """The file as pieces of UTF-8; `report` is that of what `trace_cases` found.
+@dataclass(frozen=True)
+class TracePart:
+    """One trace of the file: what `trace_cases` found, and the report of that.
 
-    Times are those of the trace, in microseconds. GPUs and host processes are processes, streams
-    and threads are threads.
+    `shift_ns` is added to its times, and `title` stands before the names of its processes.
     """
-    trace = found.classified.trace
-    other = {
-        "generator": report.generator,
-        "trace": trace.info.file_name,
-        "nsys_version": trace.info.product_version,
-    }
-    yield (f'{{"displayTimeUnit":"ns","otherData":{json.dumps(other)},"traceEvents":[\n').encode()
-    events = _events(found, report)
-    first = True
-    while batch := list(islice(events, _EVENTS_AT_ONCE)):
-        yield (("" if first else ",\n") + ",\n".join(batch)).encode()
-        first = False
-    yield b"\n]}\n"
+
+    found: TraceCases
+    report: OverlapReport
+    shift_ns: int = 0
+    title: str = ""
+
+
+def trace_events(parts: Iterable[TracePart]) -> Iterator[bytes]:
+    """The file as pieces of UTF-8; no part is held when the next one is asked for.
+
+    Times are microseconds. GPUs and host processes are processes, streams and threads are threads.
+    """
+    tracks, written = Tracks(), []
+    start = '{"displayTimeUnit":"ns","traceEvents":[\n'
+    for part in parts:
+        info, generator = part.found.classified.trace.info, part.report.generator
+        written.append({"trace": info.file_name, "nsys_version": info.product_version})
+        tracks.events, tracks.title = Events(part.shift_ns), part.title
+        events = _events(part.found, part.report, tracks)
+        del part
+        while batch := list(islice(events, _EVENTS_AT_ONCE)):
+            yield (start + ",\n".join(batch)).encode()
+            start = ",\n"
+    if start != ",\n":
+        yield start.encode()
+    about = written[0] if len(written) == 1 else {"traces": written}
+    yield f'\n],"otherData":{json.dumps({"generator": generator, **about})}}}\n'.encode()
 
 
 def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -51,32 +66,29 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _events(found: TraceCases, report: OverlapReport) -> Iterator[str]:
+def _events(found: TraceCases, report: OverlapReport, tracks: Tracks) -> Iterator[str]:
     host = found.classified.trace.host
-    tracks = Tracks()
     pids = [
-        tracks.process(FIRST_DEVICE + i, device.label, i) for i, device in enumerate(report.devices)
+        tracks.process(FIRST_DEVICE + i, device.label, 0) for i, device in enumerate(report.devices)
     ]
     calls, thread_pids = place_calls(host, tracks)
-    flows = 1
     for case, pid in zip(found.cases, pids, strict=True):
         device = device_timeline(case)
         yield from step_events(device, tracks, pid)
         yield from exposed_events(case, device, tracks, pid)
-        yield from stream_events(case, device, tracks, pid, calls, flows)
-        yield from _counters(case, pid)
+        yield from stream_events(case, device, tracks, pid, calls)
+        yield from _counters(case, pid, tracks.events)
         yield from tracks.take_metadata()
-        flows += len(case.rows)
-    yield from call_events(host, calls)
+    yield from call_events(host, calls, tracks.events)
     yield from range_events(host, tracks, thread_pids)
     yield from _finding_events(report, found.cases, tracks, pids)
     yield from tracks.take_metadata()
 
 
-def _counters(case: DeviceCase, pid: int) -> Iterator[str]:
+def _counters(case: DeviceCase, pid: int, events: Events) -> Iterator[str]:
     for direction in ("h2d", "d2h"):
-        yield from exposed_counter(case, pid, direction)
-        yield from rate_counter(case, pid, direction)
+        yield from exposed_counter(case, pid, direction, events)
+        yield from rate_counter(case, pid, direction, events)
 
 
 def _finding_events(
@@ -97,7 +109,7 @@ def _finding_events(
                 on[device] = tracks.track(pids[device], "findings", _FINDINGS_PLACE)
             args = _about(finding, end - start, text)
             name = quoted(f"{finding.code}: {finding.title}")
-            yield instant_event(on[device], name, "finding", start, args)
+            yield tracks.events.instant(on[device], name, "finding", start, args)
 
 
 def _about(finding: Finding, ns: int, text: str | None) -> str:

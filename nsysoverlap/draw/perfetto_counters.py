@@ -9,27 +9,27 @@ import numpy as np
 from ..measure.case import DeviceCase
 from ..result.device_names import NAMES
 from ..roles.rules import Role
-from .perfetto_events import counter_event, quoted
+from .perfetto_events import Events, quoted
 
 _ROLES = {"h2d": Role.H2D, "d2h": Role.D2H}
 
 
-def exposed_counter(case: DeviceCase, pid: int, direction: str) -> Iterator[str]:
+def exposed_counter(case: DeviceCase, pid: int, direction: str, events: Events) -> Iterator[str]:
     """Exposed time of a direction up to now in ms; its last value is that of the report."""
     exposed = case.split(direction).exposed.intersect(case.window)
     name = quoted(f"{NAMES[direction]} exposed so far")
     total = 0
     for start, end in exposed.pieces():
-        yield counter_event(pid, name, start, "ms", _milli(total))
+        yield events.counter(pid, name, start, "ms", _milli(total))
         total += end - start
-        yield counter_event(pid, name, end, "ms", _milli(total))
+        yield events.counter(pid, name, end, "ms", _milli(total))
 
 
 def _milli(ns: int) -> str:
     return f"{ns // 1_000_000}.{ns % 1_000_000:06d}"
 
 
-def rate_counter(case: DeviceCase, pid: int, direction: str) -> Iterator[str]:
+def rate_counter(case: DeviceCase, pid: int, direction: str, events: Events) -> Iterator[str]:
     """GB/s of the copies of a direction that run at a time; transfer kernels are left out."""
     rows = case.rows
     timed = (rows.n_bytes > 0) & (rows.end_ns > rows.start_ns)
@@ -47,4 +47,4 @@ def rate_counter(case: DeviceCase, pid: int, direction: str) -> Iterator[str]:
     for at, now, n in zip(
         times[last].tolist(), value[last].tolist(), running[last].tolist(), strict=True
     ):
-        yield counter_event(pid, name, at, "GB/s", f"{now:.6f}" if n else "0")
+        yield events.counter(pid, name, at, "GB/s", f"{now:.6f}" if n else "0")

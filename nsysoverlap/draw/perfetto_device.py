@@ -12,7 +12,7 @@ from ..measure.case import DeviceCase
 from ..measure.operations import TransferLabels, transfer_labels
 from ..measure.waiting import launch_of_transfers
 from ..result.device_names import NAMES
-from .perfetto_events import arguments, flow_events, quoted, slice_event
+from .perfetto_events import arguments, quoted
 from .perfetto_host import CallTracks
 from .perfetto_tracks import Tracks, disjoint
 from .timeline import DIRECTIONS, DeviceTimeline, Lane
@@ -40,7 +40,7 @@ def step_events(device: DeviceTimeline, tracks: Tracks, pid: int) -> Iterator[st
         for step in mine:
             args = arguments({"index": step.index, "label": step.label})
             name = quoted(f"step {step.index}")
-            yield slice_event(track, name, "step", step.start_ns, step.end_ns, args)
+            yield tracks.events.slice(track, name, "step", step.start_ns, step.end_ns, args)
 
 
 def exposed_events(
@@ -54,7 +54,7 @@ def exposed_events(
         track = tracks.track(pid, f"{NAMES[direction]} exposed", place)
         name = quoted(f"{NAMES[direction]} exposed")
         for start, end in exposed.pieces():
-            yield slice_event(track, name, f"exposed_{direction}", start, end)
+            yield tracks.events.slice(track, name, f"exposed_{direction}", start, end)
 
 
 def stream_events(
@@ -63,12 +63,8 @@ def stream_events(
     tracks: Tracks,
     pid: int,
     calls: CallTracks,
-    first_flow: int,
 ) -> Iterator[str]:
-    """A slice for every activity and an arrow to every transfer from the call that launched it.
-
-    Arrows are numbered from `first_flow` on, by row of `DeviceCase.rows`.
-    """
+    """A slice for every activity and an arrow to every transfer from the call that launched it."""
     streams = case.classified.trace.streams
     where = np.zeros(len(case.rows), np.int64)
     names = [_names(device, lane) for lane in device.lanes]
@@ -89,8 +85,8 @@ def stream_events(
         for i, at, start, end, on in zip(*(c.tolist() for c in columns), strict=True):
             about = args[i][at] if args[i] else ""
             kind = device.lanes[i].kind
-            yield slice_event((pid, on), names[i][at], kind, start, end, about)
-    yield from _arrows(case, where, pid, calls, first_flow)
+            yield tracks.events.slice((pid, on), names[i][at], kind, start, end, about)
+    yield from _arrows(case, where, pid, calls, tracks)
 
 
 def _by_stream(device: DeviceTimeline) -> Iterator[_StreamRows]:
@@ -152,7 +148,7 @@ def _arrows(
     where: Int64Array,
     pid: int,
     calls: CallTracks,
-    first_flow: int,
+    tracks: Tracks,
 ) -> Iterator[str]:
     rows = case.rows
     call = launch_of_transfers(case.classified, case.launches, rows)
@@ -161,6 +157,6 @@ def _arrows(
         launch = int(call[i])
         source = int(calls.pid[launch]), int(calls.tid[launch])
         target = pid, int(where[i])
-        yield flow_events(
-            first_flow + i, source, int(start_ns[launch]), target, int(rows.start_ns[i])
+        yield tracks.events.flow(
+            tracks.arrow(), source, int(start_ns[launch]), target, int(rows.start_ns[i])
         )

@@ -7,6 +7,7 @@ come as JSON already, because most of them are used by many events.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.formatting import clean_text
@@ -28,41 +29,62 @@ def micro(ns: int) -> str:
     return f"{'-' if ns < 0 else ''}{whole}.{rest:03d}"
 
 
-def slice_event(
-    track: tuple[int, int], name: str, category: str, start_ns: int, end_ns: int, args: str = ""
-) -> str:
-    """Something that lasted, on a track `(pid, tid)`."""
-    pid, tid = track
-    tail = f',"args":{args}' if args else ""
-    return (
-        f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{micro(start_ns)},'
-        f'"dur":{micro(end_ns - start_ns)},"name":{name},"cat":"{category}"{tail}}}'
-    )
+@dataclass(frozen=True)
+class Events:
+    """Makes the events of a trace; the file's time is that of the trace and `shift_ns`."""
 
+    shift_ns: int = 0
 
-def instant_event(track: tuple[int, int], name: str, category: str, at_ns: int, args: str) -> str:
-    """Something at one time."""
-    pid, tid = track
-    return (
-        f'{{"ph":"i","s":"t","pid":{pid},"tid":{tid},"ts":{micro(at_ns)},"name":{name},'
-        f'"cat":"{category}","args":{args}}}'
-    )
+    def _at(self, ns: int) -> str:
+        return micro(ns + self.shift_ns)
 
+    def slice(
+        self,
+        track: tuple[int, int],
+        name: str,
+        category: str,
+        start_ns: int,
+        end_ns: int,
+        args: str = "",
+    ) -> str:
+        """Something that lasted, on a track `(pid, tid)`."""
+        pid, tid = track
+        tail = f',"args":{args}' if args else ""
+        return (
+            f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{self._at(start_ns)},'
+            f'"dur":{micro(end_ns - start_ns)},"name":{name},"cat":"{category}"{tail}}}'
+        )
 
-def flow_events(
-    number: int, source: tuple[int, int], start_ns: int, target: tuple[int, int], end_ns: int
-) -> str:
-    """An arrow from the slice around `start_ns` on one track to that at `end_ns` on another."""
-    head = f'"id":{number},"name":"launch","cat":"launch"'
-    return (
-        f'{{"ph":"s","pid":{source[0]},"tid":{source[1]},"ts":{micro(start_ns)},{head}}},\n'
-        f'{{"ph":"f","bp":"e","pid":{target[0]},"tid":{target[1]},"ts":{micro(end_ns)},{head}}}'
-    )
+    def instant(
+        self, track: tuple[int, int], name: str, category: str, at_ns: int, args: str
+    ) -> str:
+        """Something at one time."""
+        pid, tid = track
+        return (
+            f'{{"ph":"i","s":"t","pid":{pid},"tid":{tid},"ts":{self._at(at_ns)},"name":{name},'
+            f'"cat":"{category}","args":{args}}}'
+        )
 
+    def flow(
+        self,
+        number: int,
+        source: tuple[int, int],
+        start_ns: int,
+        target: tuple[int, int],
+        end_ns: int,
+    ) -> str:
+        """An arrow from the slice around `start_ns` on a track to that at `end_ns` on another."""
+        head = f'"id":{number},"name":"launch","cat":"launch"'
+        (pid, tid), (to_pid, to_tid) = source, target
+        return (
+            f'{{"ph":"s","pid":{pid},"tid":{tid},"ts":{self._at(start_ns)},{head}}},\n'
+            f'{{"ph":"f","bp":"e","pid":{to_pid},"tid":{to_tid},"ts":{self._at(end_ns)},{head}}}'
+        )
 
-def counter_event(pid: int, name: str, at_ns: int, unit: str, value: str) -> str:
-    """A new value of a counter; `value` is a number as text."""
-    return f'{{"ph":"C","pid":{pid},"ts":{micro(at_ns)},"name":{name},"args":{{"{unit}":{value}}}}}'
+    def counter(self, pid: int, name: str, at_ns: int, unit: str, value: str) -> str:
+        """A new value of a counter; `value` is a number as text."""
+        at = self._at(at_ns)
+        return f'{{"ph":"C","pid":{pid},"ts":{at},"name":{name},"args":{{"{unit}":{value}}}}}'
 
 
 def named(kind: str, pid: int, tid: int, name: str, place: int) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 from ..core.arrays import Int64Array
 from ..trace.contents import pid_of
 from ..trace.host import HostSide
-from .perfetto_events import quoted, slice_event
-from .perfetto_tracks import Tracks, nested
+from .perfetto_events import Events, quoted
+from .perfetto_tracks import FIRST_HOST, Tracks, nested
 
 _VERSION = re.compile(r"_v\d+$")
 
@@ -31,7 +31,7 @@ def place_calls(host: HostSide, tracks: Tracks) -> tuple[CallTracks, list[int]]:
     for owner in host.thread_pid.tolist():
         if owner not in processes:
             name = f"host, pid {pid_of(owner)}"
-            processes[owner] = tracks.process(pid_of(owner), name, 1000 + len(processes))
+            processes[owner] = tracks.process(pid_of(owner), name, FIRST_HOST)
     pids = [processes[owner] for owner in host.thread_pid.tolist()]
     calls = host.calls
     pid, tid = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
@@ -52,7 +52,7 @@ def _by_start(start_ns: Int64Array, end_ns: Int64Array, rows: Int64Array) -> Int
     return result
 
 
-def call_events(host: HostSide, where: CallTracks) -> Iterator[str]:
+def call_events(host: HostSide, where: CallTracks, events: Events) -> Iterator[str]:
     """A slice for every API call."""
     calls = host.calls
     names = [quoted(_VERSION.sub("", name) or "(no name)") for name in host.api_names]
@@ -61,7 +61,7 @@ def call_events(host: HostSide, where: CallTracks) -> Iterator[str]:
         *(column.tolist() for column in columns), strict=True
     ):
         args = f'{{"correlation":{correlation}}}'
-        yield slice_event((pid, tid), names[name], "cuda_api", start, end, args)
+        yield events.slice((pid, tid), names[name], "cuda_api", start, end, args)
 
 
 def range_events(host: HostSide, tracks: Tracks, pids: Sequence[int]) -> Iterator[str]:
@@ -79,4 +79,4 @@ def range_events(host: HostSide, tracks: Tracks, pids: Sequence[int]) -> Iterato
         for start, end, text, place in zip(*(c.tolist() for c in columns), strict=True):
             if text not in names:
                 names[text] = quoted(host.texts[text] or "(no text)")
-            yield slice_event(found[place], names[text], "nvtx", start, end)
+            yield tracks.events.slice(found[place], names[text], "nvtx", start, end)

@@ -8,29 +8,44 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..core.arrays import Int64Array
-from .perfetto_events import named
+from .perfetto_events import Events, named
 
 FIRST_DEVICE = 1 << 24
 """Process ids of GPUs; those of hosts have 24 bits."""
 FIRST_TRACK = 1 << 25
 """Thread ids of tracks that are no host thread."""
+_SPARE_PROCESS = 1 << 26
+FIRST_HOST = 1 << 20
+"""Places below those of all GPUs."""
 
 
 @dataclass
 class Tracks:
-    """Hands out track ids and remembers how the tracks are to be called."""
+    """Hands out the ids of a file and remembers how its tracks are to be called.
+
+    `events` are those of the trace that is being written, and `title` stands before the names of
+    its processes.
+    """
 
     metadata: list[str] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
+    title: str = ""
     _used: set[int] = field(default_factory=set)
     _next: int = FIRST_TRACK
+    _arrows: int = 0
 
-    def process(self, pid: int, name: str, place: int) -> int:
-        """A group of tracks; an id that is taken is replaced by a free one."""
-        while pid in self._used:
-            pid += 1 << 26
+    def process(self, pid: int, name: str, first_place: int) -> int:
+        """A group of tracks, below those before it; a free id replaces one that is taken."""
+        n = len(self._used)
+        pid = _SPARE_PROCESS + n if pid in self._used else pid
         self._used.add(pid)
-        self.metadata.append(named("process", pid, 0, name, place))
+        self.metadata.append(named("process", pid, 0, self.title + name, first_place + n))
         return pid
+
+    def arrow(self) -> int:
+        """The number of one more arrow."""
+        self._arrows += 1
+        return self._arrows
 
     def track(self, pid: int, name: str, place: int) -> tuple[int, int]:
         """One track of a group, as `(pid, tid)`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.errors import UsageError
 from ..run.analysis import Options, analyze_trace
@@ -17,7 +18,14 @@ from .plot_whatif import WHATIF_SIZE, draw_whatif, swept
 from .scene import timeline_scene
 from .style import FILE_DPI, axes_in_file, house_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..result.model import OverlapReport
+
 KINDS = ("timeline", "steps", "bandwidth", "ops", "whatif")
+OF_REPORTS = ("steps", "ops")
+"""Those that need no more than a report, which may be of several traces."""
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -57,13 +65,23 @@ def picture(
             (ax,) = axes_in_file(WHATIF_SIZE)
             draw_whatif(ax, swept(trace, options))
         else:
-            report = analyze_trace(trace, options)
-            (ax,) = axes_in_file((steps_size if kind == "steps" else ops_size)(report))
-            (draw_steps if kind == "steps" else draw_ops)(ax, report)
-        buffer = BytesIO()
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        # Without a date a file only changes when the picture does.
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        figure.savefig(buffer, format=fmt, dpi=dpi, metadata=dates.get(fmt))
+            return report_picture(analyze_trace(trace, options), kind, fmt, dpi)
+        return _saved(ax, fmt, dpi)
+
+
+def report_picture(report: OverlapReport, kind: str, fmt: str, dpi: int = FILE_DPI) -> bytes:
+    """One of `OF_REPORTS` in one of `FORMATS`."""
+    with house_style():
+        (ax,) = axes_in_file((steps_size if kind == "steps" else ops_size)(report))
+        (draw_steps if kind == "steps" else draw_ops)(ax, report)
+        return _saved(ax, fmt, dpi)
+
+
+def _saved(ax: Axes, fmt: str, dpi: int) -> bytes:
+    buffer = BytesIO()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    # Without a date a file only changes when the picture does.
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(buffer, format=fmt, dpi=dpi, metadata=dates.get(fmt))
     return buffer.getvalue()

@@ -28,6 +28,7 @@ from . import (
     traffic,
 )
 from .context import Context, Finder, Found
+from .remedies import remedy
 
 __all__ = ["CODES", "FINDERS", "Context", "Finder", "Found", "documentation", "find", "find_all"]
 
@@ -73,9 +74,16 @@ def find_all(context: Context, threads: int = 1) -> tuple[Finding, ...]:
 
 def documentation() -> str:
     """The text of `docs/findings.md`."""
-    sections = [f"## {code}\n\n{text}\n" for code, text in CODES.items()]
+    sections = [f"## {code}\n\n{text}\n{_side_by_side(code)}" for code, text in CODES.items()]
     contents = " ·\n".join(f"[{code}](#{code})" for code in CODES)
     return "\n".join([f"{_INTRODUCTION}{contents}\n", *sections])
+
+
+def _side_by_side(code: str) -> str:
+    """The remedies of the two frameworks as a table, where they differ."""
+    torch, jax = (remedy(code, framework, {}) for framework in ("PyTorch", "JAX"))
+    cells = " | ".join(text.replace("|", "\\|").replace("<", "&lt;") for text in (torch, jax))
+    return "" if torch == jax else f"\n| PyTorch | JAX |\n|---|---|\n| {cells} |\n"
 
 
 _INTRODUCTION = """# Findings
@@ -87,8 +95,9 @@ New here? [Read your first report](first-report.md) goes through one, with its p
 `nsysoverlap report` says what it found to be wrong, worst first. Each finding has a code, a
 severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to
 three example rows (the text report prints one), the cost, and the remedy with the exact flag or
-call. *Step* is a training step, *exposed*, *relief* and the like are defined in
-[metric.md](metric.md).
+call; where PyTorch and JAX need different ones, both stand side by side, as the report gives them
+where it knows nothing more of the program. *Step* is a training step, *exposed*, *relief* and the
+like are defined in [metric.md](metric.md).
 
 **Costs** are per step where the trace has steps, else over all measured time. With several devices
 the cost is that of the device that loses most, since devices work side by side. A cost is never
@@ -99,7 +108,8 @@ explain the same time, so costs do not add up.
 range ([whatif.md](whatif.md)). Exposed time is no bound of them: a program that waits for its
 copies on the host loses more than they take. Only kinds of scenarios that were held against a
 measurement get a gain, so far those whose remedy leaves the copies out; with one a finding ranks by
-its low end, without one it says "exposed, gain unknown" and comes after.
+its low end, without one it says "exposed, gain unknown" and comes after. `nsysoverlap whatif` says
+what the others would give, too, and [why some cannot be told](whatif.md#findings).
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
 `--findings none` none. Without it the text report shows the five that cost most,

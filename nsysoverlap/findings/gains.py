@@ -13,11 +13,11 @@ import numpy as np
 
 from ..core.arrays import BoolArray
 from ..measure.case import DeviceCase
-from ..replay.answer import FindingAnswer
 from ..replay.blamed import changed_by
 from ..replay.engine import CycleError
 from ..replay.predict import of_changed
 from ..replay.prepared import Model
+from ..replay.replayed import OpKind
 from ..replay.scenario import Scenario
 from ..result.model import Finding, Gain
 from ..roles.clock import ClockLaw
@@ -60,6 +60,9 @@ def gain_of(
     if not blamed.any():
         return "none of these copies are in the replayed steps"
     words = WORDS[remedied.kind].format(one.target)
+    moved = {OpKind(kind).name for kind in np.unique(model.operations.kind[blamed]).tolist()}
+    if len(moved) == 1 and moved <= {"H2D", "D2H"}:
+        words = words.replace("copies", f"{moved.pop()} copies", 1)
     try:
         changed = changed_by(model, remedied.kind, blamed, one.target)
         found = of_changed(model, Scenario(words), changed, law)
@@ -67,28 +70,6 @@ def gain_of(
         return "issued anew, some copies would wait for each other"
     base = (model.replayed or model.now).step_ns
     return Gain(base - found.step_high_ns, base - found.step_low_ns, words)
-
-
-def answers(
-    found: Sequence[Found],
-    cases: Sequence[DeviceCase],
-    model: Model,
-    law: ClockLaw | None = None,
-) -> tuple[FindingAnswer, ...]:
-    """What each finding of a trace would give: by the low end of its gain, the unknown last."""
-    result = []
-    for one in found:
-        code, title, cost = one.finding.code, one.finding.title, one.finding.cost_ns
-        gain = gain_of(one, cases, model, law)
-        if isinstance(gain, str):
-            result.append(FindingAnswer(code, title, cost, None, None, None, False, gain))
-        else:
-            tested = SCENARIOS[code].kind in TESTED
-            ends = gain.low_ns, gain.high_ns
-            result.append(FindingAnswer(code, title, cost, gain.scenario, *ends, tested, None))
-    return tuple(
-        sorted(result, key=lambda a: (a.scenario is None, -(a.gain_low_ns or 0), -a.cost_ns))
-    )
 
 
 def operations_of(

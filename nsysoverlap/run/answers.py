@@ -12,10 +12,13 @@ import numpy as np
 from ..core.errors import UsageError
 from ..core.garbage import collector_paused
 from ..findings.context import Found
-from ..findings.gains import answers
+from ..findings.gains import gain_of
+from ..findings.scenarios import SCENARIOS, TESTED
+from ..measure.case import DeviceCase
 from ..measure.operations import transfer_labels
 from ..replay.answer import (
     BoundAnswer,
+    FindingAnswer,
     ScenarioAnswer,
     WhatIf,
     bound_answer,
@@ -174,7 +177,7 @@ class _Answering:
             sweep=points,
             enough_link=enough_link(points),
             notes=self._notes(),
-            findings=answers(found, self._cases.cases, model, self._law) if may else (),
+            findings=finding_answers(found, self._cases.cases, model, self._law) if may else (),
         )
 
     def _scenario(self, scenario: Scenario) -> ScenarioAnswer:
@@ -256,6 +259,28 @@ class _Answering:
         ):
             notes.append("the clock law was fitted on this trace, which is no test of that law")
         return tuple(notes)
+
+
+def finding_answers(
+    found: Sequence[Found],
+    cases: Sequence[DeviceCase],
+    model: Model,
+    law: ClockLaw | None = None,
+) -> tuple[FindingAnswer, ...]:
+    """What each finding of a trace would give: by the low end of its gain, the unknown last."""
+    result = []
+    for one in found:
+        code, title, cost = one.finding.code, one.finding.title, one.finding.cost_ns
+        gain = gain_of(one, cases, model, law)
+        if isinstance(gain, str):
+            result.append(FindingAnswer(code, title, cost, None, None, None, False, gain))
+        else:
+            tested = SCENARIOS[code].kind in TESTED
+            ends = gain.low_ns, gain.high_ns
+            result.append(FindingAnswer(code, title, cost, gain.scenario, *ends, tested, None))
+    return tuple(
+        sorted(result, key=lambda a: (a.scenario is None, -(a.gain_low_ns or 0), -a.cost_ns))
+    )
 
 
 def is_tested(scenario: Scenario) -> bool:

@@ -24,6 +24,7 @@ from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
 from .analysis import Options, TraceCases, analyze_trace
 from .outcomes import Kept, Outcome, Work
 from .rank_names import check_distinct, own_rank, rank_of, ranks_by_difference
+from .recipe_folder import recipe_inputs
 
 EXPORT_SUFFIXES = (".sqlite", ".sqlite3")
 READER_THREADS = 2
@@ -39,7 +40,8 @@ _DIGITS = re.compile(r"(\d+)")
 def find_traces(paths: Sequence[str | Path]) -> list[Path]:
     """The trace files that the arguments name, in order; folders stand for the traces in them.
 
-    A pattern such as `run/rank*.sqlite` that names no file itself stands for those it matches.
+    A pattern such as `run/rank*.sqlite` that names no file itself stands for those it matches, and
+    a folder that `nsys recipe` wrote for the reports that it was given.
     In a folder a `.nsys-rep` is left out where its `.sqlite` export lies beside it; but a report
     that was recorded long after its export stands for it, wherever it is named. Files
     are in natural order (`rank2` before `rank10`). Raises `TraceFileError` for a folder without
@@ -94,7 +96,7 @@ def _in_folder(folder: Path) -> list[Path]:
         raise TraceFileError(
             f"{name}: the folder cannot be read ({error.strerror}).", "Check the path."
         ) from error
-    found = _traces_among(files)
+    found = _traces_among(files) or _traces_among(recipe_inputs(folder, files))
     if not found:
         raise TraceFileError(
             f"{name}: the folder holds no traces (.sqlite or .nsys-rep files).",
@@ -133,9 +135,12 @@ def _natural(path: Path) -> list[tuple[bool, int, str]]:
 
 def open_trace(path: Path, options: Options, threads: int = READER_THREADS) -> Trace:
     """Read an export, or export a `.nsys-rep` first (see `nsysoverlap.nsys`)."""
-    if path.suffix.lower() in REPORT_SUFFIXES:
-        path = export_report(path)
-    return read_trace(path, threads=threads)
+    return read_trace(exported(path), threads=threads)
+
+
+def exported(path: Path) -> Path:
+    """The export itself: of a `.nsys-rep` the one that `nsys export` makes, once."""
+    return export_report(path) if path.suffix.lower() in REPORT_SUFFIXES else path
 
 
 def named(trace: Trace, name: str) -> Trace:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..core.json_model import Count, Document, Span
 from ..core.limits import Unit
 from ..judge.baseline import BaselineFile
-from ..judge.comparison import Change, Comparison, KernelChange, OperationChange
+from ..judge.comparison import Comparison, KernelChange, OperationChange
 from ..judge.history_store import Run, Trend
 from ..judge.verdicts import Loss, Spread, Status, Verdict, Verdicts
 from ..replay.answer import WhatIf
@@ -30,7 +30,7 @@ from .say_verdicts import headline as verdict_headline
 
 if TYPE_CHECKING:
     from ..roles.rules import CopyRule, Explanation, Rule, RuleSet, TopName
-    from ..trace.contents import Device, Trace
+    from ..trace.contents import Trace
 
 T = TypeVar("T")
 
@@ -145,15 +145,11 @@ def comparison_file(result: Comparison) -> ComparisonFile:
         ComparisonFile,
         result,
         headline=comparison_headline(result),
-        split=tuple(map(_metric_change, result.split)),
-        budget=tuple(map(_metric_change, result.budget)),
+        split=tuple(_like(MetricChange, change, metric=change.name) for change in result.split),
+        budget=tuple(_like(MetricChange, change, metric=change.name) for change in result.budget),
         new_findings=tuple(_like(FindingChange, found) for found in result.new_findings),
         gone_findings=tuple(_like(FindingChange, found) for found in result.gone_findings),
     )
-
-
-def _metric_change(change: Change) -> MetricChange:
-    return MetricChange(change.name, change.a, change.b)
 
 
 @dataclass(frozen=True)
@@ -192,6 +188,14 @@ class InfoFile(Document):
     health: tuple[HealthEntry, ...]
 
 
+@dataclass(frozen=True)
+class InfosFile(Document):
+    """What each of several traces holds."""
+
+    json_format: ClassVar = ("nsysoverlap.infos", 1)
+    traces: tuple[InfoFile, ...]
+
+
 def info_file(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) -> InfoFile:
     """What `info` shows of a trace."""
     info = trace.info
@@ -201,18 +205,15 @@ def info_file(trace: Trace, report: OverlapReport, counts: Mapping[str, int]) ->
         schema_version=info.schema_version,
         extent_ns=trace.extent_ns,
         gpus=tuple(Gpu(gpu.id, gpu.name, gpu.uuid) for gpu in info.gpus),
-        devices=tuple(map(_device, trace.devices)),
+        devices=tuple(
+            DeviceInfo(d.device_id, d.gpu.id, tuple(map(pid_of, d.global_pids)), d.proven)
+            for d in trace.devices
+        ),
         tables=counts,
         capture=info.capture,
         framework=report.traces[0].framework,
         components=report.traces[0].components,
         health=report.health,
-    )
-
-
-def _device(device: Device) -> DeviceInfo:
-    return DeviceInfo(
-        device.device_id, device.gpu.id, tuple(map(pid_of, device.global_pids)), device.proven
     )
 
 
@@ -342,7 +343,7 @@ DOCUMENTS: Mapping[str, type[Document]] = {
     cls.json_format[0].rpartition(".")[2]: cls
     for cls in (
         *(OverlapReport, BaselineFile, VerdictFile, ComparisonFile, HistoryFile),
-        *(InfoFile, RulesFile, TransfersFile, SlimFile, WhatIf),
+        *(InfoFile, InfosFile, RulesFile, TransfersFile, SlimFile, WhatIf),
     )
 }
 """Every JSON output by the last part of its format's name."""

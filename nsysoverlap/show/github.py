@@ -16,12 +16,14 @@ def paint(result: Verdicts, layout: Layout) -> str:
 
     Notes are in the job summary: as annotations they would stand beside every green run.
     """
-    lines = [_command(_LEVELS_OF_ALL[result.status], "nsysoverlap gate", headline(result))]
+    lines = [workflow_command(_LEVELS_OF_ALL[result.status], "nsysoverlap gate", headline(result))]
     lines += [_annotation(v) for v in result.verdicts if v.status is not Status.PASSED]
     if result.losses:
-        lines.append(_command("error", "nsysoverlap: lost most", loss_sentence(result)))
+        lines.append(workflow_command("error", "nsysoverlap: lost most", loss_sentence(result)))
     warnings = [note for note in result.notes if note.startswith(WARNING)]
-    lines += [_command("warning", "nsysoverlap: the traces", w[len(WARNING) :]) for w in warnings]
+    lines += [
+        workflow_command("warning", "nsysoverlap: the traces", w[len(WARNING) :]) for w in warnings
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -32,10 +34,11 @@ def _annotation(verdict: Verdict) -> str:
         text += f", baseline {shown_baseline(verdict)}"
     details = " ".join(part for part in (verdict.where, verdict.reason) if part)
     title = f"nsysoverlap {verdict.name}: {verdict.status.value}"
-    return _command(_LEVELS[verdict.status], title, f"{text}. {details}".strip())
+    return workflow_command(_LEVELS[verdict.status], title, f"{text}. {details}".strip())
 
 
-def _command(level: str, title: str, message: str) -> str:
+def workflow_command(level: str, title: str, message: str) -> str:
+    """One annotation of a level; title and message are escaped as GitHub's runner wants them."""
     return f"::{level} title={_property(clean_text(title))}::{_data(clean_text(message))}"
 
 

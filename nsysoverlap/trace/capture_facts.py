@@ -30,6 +30,7 @@ _OPTIONS = {
     "CUDA_SKIP_SOME_API_CALLS": "CUDA_SKIP_SOME_API_CALLS",
     "CAPTURE_EVENT_TYPE": "CAPTURE_EVENT_TYPE",
 }
+_NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
 _WARNING = 2
 _ERROR = 3
 FAILED = re.compile("error when processing events", re.IGNORECASE)
@@ -49,6 +50,19 @@ def time_shift_ns(meta: Mapping[str, str]) -> int:
         return int(meta.get("EXPORT_CONFIG_TIME_SHIFT", "0"))
     except ValueError:
         return 0
+
+
+def session_start(connection: sqlite3.Connection, found: Schema) -> tuple[int, int | None]:
+    """When the collection began: in the times of the export, and in UTC where it tells; ns."""
+    meta = export_meta(connection, found)
+    table = found.find(schema.SESSION)
+    query = f"SELECT {table.sql('utc_ns')} FROM {table.quoted}" if table else ""  # noqa: S608
+    rows = few_rows(connection, query) if table and table.sql("utc_ns") else []
+    told = {ns for row in rows if (ns := integer(row[0])) is not None and ns > 0}
+    utc_ns = told.pop() if len(told) == 1 else None
+    if utc_ns is not None and meta.get(_NORMALIZED, "false").lower() != "false":
+        return utc_ns, utc_ns
+    return time_shift_ns(meta), utc_ns
 
 
 def _name_values(connection: sqlite3.Connection, table: FoundTable) -> list[tuple[str, str]]:
@@ -140,7 +154,7 @@ def capture_span(
     """Start and end of the collection in the times of the export; None where it does not say."""
     table = found.find(schema.ANALYSIS)
     # Times made to UTC have a base that the export does not name.
-    normalized = export_meta(connection, found).get("EXPORT_PARAM_TIME_NORMALIZE", "false")
+    normalized = export_meta(connection, found).get(_NORMALIZED, "false")
     if table is None or not table.sql("duration") or normalized.lower() != "false":
         return None
     rows = connection.execute(

@@ -138,6 +138,7 @@ CUDA_DEVICE = TableSpec(
 _META = (_column("name", required=True), _column("value", required=True))
 META_EXPORT = (TableSpec("META_DATA_EXPORT", _META), TableSpec("EXPORT_META_DATA", _META))
 META_CAPTURE = TableSpec("META_DATA_CAPTURE", _META)
+SESSION = TableSpec("TARGET_INFO_SESSION_START_TIME", (_column("utc_ns", "utcEpochNs"),))
 SYSTEM = TableSpec("TARGET_INFO_SYSTEM_ENV", (_column("name"), _column("value")))
 
 ACTIVITY_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
@@ -146,7 +147,7 @@ _KNOWN = frozenset(
     spec.name.lower()
     for spec in (
         *(*COUNTED_TABLES, SYNCHRONIZATION, CUDA_EVENT, STRINGS),
-        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE, SYSTEM, ANALYSIS),
+        *(GPU, CUDA_DEVICE, *META_EXPORT, META_CAPTURE, SYSTEM, SESSION, ANALYSIS),
     )
 )
 _VERSION = re.compile(r"_V\d+$", re.IGNORECASE)

@@ -85,6 +85,42 @@ def test_the_first_screen_holds_the_answer(browser: Browser, folder: Path, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_many_ranks_stay_on_a_page(
+    browser: Browser, tmp_path: Path, width: int, theme: str
+) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for i in range(40):
+        rank(folder / f"rank{i}.sqlite", 500 + i)
+    watched = Watched(browser, tmp_path, theme, width)
+    page = watched.open(page_of_folder(folder, tmp_path / "made.html"))
+    size = "() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    wide, high = page.evaluate(size)
+    assert (wide, high < 9_000) == (width, True)
+    header = page.locator("header").bounding_box()
+    assert header is not None
+    assert header["height"] < 120
+    # Least, median and most stand over the rows that scroll below them, which never show through.
+    table = page.locator("#ranks-table table")
+    seen = table.evaluate(
+        """(table) => {
+            table.closest(".scroll").scrollIntoView({block: "end"});
+            const foot = table.tFoot.getBoundingClientRect(), found = new Set();
+            for (let y = Math.ceil(foot.top); y < foot.bottom; y += 0.5)
+                found.add(Boolean(document.elementFromPoint(foot.left + 5, y)?.closest("tbody")));
+            return [...found];
+        }"""
+    )
+    assert seen == [False]
+    borders = table.locator("tfoot td").first.evaluate("(cell) => getComputedStyle(cell).border")
+    assert borders.startswith("0px")
+    watched.context.close()
+    assert watched.problems == []
+
+
+@pytest.mark.slow
 def test_128_ranks_open_at_once(browser: Browser, tmp_path: Path) -> None:
     folder = tmp_path / "ranks"
     folder.mkdir()

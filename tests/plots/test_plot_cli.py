@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from nsysoverlap.cli import plot as command
 from nsysoverlap.cli.app import main
 from nsysoverlap.draw import picture
+from nsysoverlap.run.analysis import Options
+from nsysoverlap.run.many import analyze_many, find_traces
 from tests.traces import h200
 
 TRACE = str(h200("jax_unroll_lhs"))
@@ -41,6 +43,44 @@ def test_a_picture_is_written_and_said(kind: str, fmt: str, magic: bytes, tmp_pa
 
 def test_the_command_offers_what_there_is() -> None:
     assert command.KINDS == picture.KINDS
+
+
+def ranks(folder: Path) -> Path:
+    """Two ranks, of which the second exposes more."""
+    for rank, name in enumerate(("jax_unroll_lhs", "jax_unroll_nolhs")):
+        (folder / f"rank{rank}.sqlite").symlink_to(h200(name))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["timeline", "bandwidth", "whatif"])
+def test_of_ranks_the_one_that_exposes_most_is_drawn(kind: str, tmp_path: Path) -> None:
+    folder, pictures = str(ranks(tmp_path)), []
+    for given in ([folder], [folder, "--rank", "1"], [folder, "--rank", "0"]):
+        output = tmp_path / "picture.svg"
+        result = run(*given, "--kind", kind, "-o", str(output))
+        assert result.exit_code == 0, result.stderr
+        pictures.append(output.read_bytes())
+        chosen = "Drawn is rank1.sqlite, whose copies are exposed most; --rank N draws another.\n"
+        assert result.stderr == f"Wrote {output}\n" + (chosen if given == [folder] else "")
+    assert pictures[0] == pictures[1] != pictures[2]
+
+
+@pytest.mark.parametrize("kind", picture.OF_REPORTS)
+def test_steps_and_operations_of_ranks_are_drawn_over_all(kind: str, tmp_path: Path) -> None:
+    output = tmp_path / "picture.svg"
+    result = run(str(ranks(tmp_path)), "--kind", kind, "-o", str(output))
+    assert (result.exit_code, result.stderr) == (0, f"Wrote {output}\n")
+    report = analyze_many(find_traces([tmp_path]), Options())[0]
+    assert output.read_bytes() == picture.report_picture(report, kind, "svg")
+
+
+def test_a_rank_that_cannot_be_read_is_left_out_of_the_picture(tmp_path: Path) -> None:
+    (ranks(tmp_path) / "rank2.sqlite").write_text("broken")
+    output = tmp_path / "picture.svg"
+    result = run(str(tmp_path), "-o", str(output))
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[2].startswith("Skipped: rank2.sqlite")
+    assert output.exists()
 
 
 def test_a_step_and_a_window_change_the_picture(tmp_path: Path) -> None:
