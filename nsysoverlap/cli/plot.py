@@ -71,10 +71,7 @@ def plot(given: Given, kind: str, target: Path, devices: tuple[int, ...]) -> Non
         else:
             trace = open_trace(path, given.options)
             if trace.extent_ns is None:
-                raise InconclusiveError(
-                    f"{path.name}: no GPU activity to draw.",
-                    "`nsysoverlap info` shows what was recorded.",
-                )
+                raise _nothing_in(path.name)
             content = picture(trace, kind, fmt, given.options, devices or None)
     emit_file(content, target)
     if report is not None and kind not in OF_REPORTS:
@@ -90,5 +87,11 @@ def _most_exposed(report: OverlapReport, paths: Sequence[Path]) -> Path:
     from ..run.many import names_of
 
     if not report.devices:
-        return paths[0]
+        raise _nothing_in(f"all {len(paths)} traces")
     return paths[names_of(paths).index(report.devices[worst_device(report)].trace)]
+
+
+def _nothing_in(what: str) -> InconclusiveError:
+    return InconclusiveError(
+        f"{what}: no GPU activity to draw.", "`nsysoverlap info` shows what was recorded."
+    )

@@ -74,6 +74,16 @@ def test_steps_and_operations_of_ranks_are_drawn_over_all(kind: str, tmp_path: P
     assert output.read_bytes() == picture.report_picture(report, kind, "svg")
 
 
+@pytest.mark.parametrize("kind", ["timeline", "steps"])
+def test_ranks_without_gpu_activity_are_no_picture(kind: str, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"rank{number}.sqlite").symlink_to(h200("jax_fsdp2_events_lost"))
+    result = run(str(tmp_path), "--kind", kind, "-o", str(tmp_path / "picture.svg"))
+    assert result.exit_code == 3
+    assert "all 2 traces: no GPU activity to draw." in result.stderr
+    assert not (tmp_path / "picture.svg").exists()
+
+
 def test_a_rank_that_cannot_be_read_is_left_out_of_the_picture(tmp_path: Path) -> None:
     (ranks(tmp_path) / "rank2.sqlite").write_text("broken")
     output = tmp_path / "picture.svg"
