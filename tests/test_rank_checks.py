@@ -145,6 +145,17 @@ def test_what_lies_beside_the_traces(tmp_path: Path) -> None:
     assert health(folder / "rank0.sqlite") == (PASS, {})
 
 
+def test_no_more_than_four_names_are_shown(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "r", 0)
+    for i in range(6):
+        (folder / f"{i}.qdstrm").write_bytes(b"x")
+    _, found = health(folder)
+    shown = "0.qdstrm, 1.qdstrm, 2.qdstrm, 3.qdstrm and 2 more."
+    assert found["ranks-unfinished"].endswith(
+        f"6 files of an unfinished recording or copy: {shown}"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "ranks"),
     [
