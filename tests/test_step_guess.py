@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nsysoverlap import analyze
@@ -88,6 +91,24 @@ def guessed(path: Path, drawn: Dispatch) -> Guess:
     """The one guess for what was drawn, irregular or not."""
     (guess,), _ = guess_steps(classify(read_trace(drawn.builder.write(path))))
     return guess
+
+
+@pytest.mark.parametrize(
+    ("change", "regular"),
+    [
+        ({}, True),
+        ({"n_whole": 2}, False),
+        ({"n_launches": 3}, False),
+        ({"n_names": 2}, False),
+        ({"n_names": 4}, True),
+        ({"share": 0.949}, False),
+        ({"borders": np.array([0, 100, 200, 325])}, True),
+        ({"borders": np.array([0, 100, 200, 326])}, False),
+    ],
+)
+def test_what_is_taken_without_being_asked_for(change: dict[str, Any], regular: bool) -> None:
+    least = Guess(0, 1, "embed", np.array([0, 100, 200, 300]), 3, 0.95, 4, 3)
+    assert replace(least, **change).regular is regular
 
 
 def test_what_a_guess_holds_and_where_its_last_step_ends(tmp_path: Path) -> None:
