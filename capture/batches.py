@@ -18,7 +18,10 @@ from .spec import Spec
 MOST = 1 << 12
 """Where the search ends: nothing that is worth offloading fits so often."""
 QUICK = {"xla_gpu_autotune_level": "0"}
-"""For a plan only: XLA would try out products of these sizes for minutes before it says."""
+"""For a plan only: XLA would try out products of these sizes for minutes before it says.
+
+Such a plan was up to 3 % larger than that of the program which then runs.
+"""
 RUN_ABOVE = 0.5
 """Share of the memory limit below which a plan fits without being run."""
 ENOUGH_S = 6.0

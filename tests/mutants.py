@@ -45,6 +45,7 @@ TESTS = (
     *("gate", "accept", "baseline", "losses", "health", "facts", "rank_checks", "trust"),
     *("transfers", "window", "streams", "gate_cli", "ranks", "exposure", "effective", "relief"),
     *("lookups", "pages", "bulk", "drawn_schemas", "reader", "reader_values", "reader_odd_files"),
+    *("edges", "replay/gain_gate"),
 )
 """Those of the files of tests that are quick and run in this process."""
 SEED = 20_261_201
@@ -116,7 +117,8 @@ def main() -> int:
         from .killing import Killing
 
         killing = Killing(todo, log, arguments.workers)
-        files = [str(ROOT / "tests" / f"test_{name}.py") for name in TESTS]
+        places = [ROOT / "tests" / f"{name}.py" for name in TESTS]
+        files = [str(place.with_name(f"test_{place.name}")) for place in places]
         words = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-s"]
         words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         pytest.main([*words, *files], plugins=[killing])

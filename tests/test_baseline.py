@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nsysoverlap.core.errors import ConfigError
-from nsysoverlap.judge.baseline import FORMAT_VERSION, mismatches, read_baseline, write_baseline
+from nsysoverlap.judge.baseline import (
+    FORMAT_VERSION,
+    Baseline,
+    mismatches,
+    read_baseline,
+    write_baseline,
+)
+from nsysoverlap.result.metrics import METRICS, Scope
 from nsysoverlap.result.model import Gpu, OverlapReport
 from nsysoverlap.run.analysis import analyze
 
 from .gatekit import step_trace
-from .sample_reports import busy_device, plain
+from .sample_reports import busy_device, plain, two_devices
 from .stepreports import report_of_steps
 
 
@@ -55,6 +63,18 @@ def test_a_json_report_is_a_baseline_too(tmp_path: Path) -> None:
 
 def test_the_base_name_names_it(written: Path) -> None:
     assert read_baseline(written).name == "b.json"
+
+
+@pytest.mark.parametrize(("metric", "worst"), [("comm", 0), ("idle", 1), ("other", 1)])
+def test_the_worst_part_is_furthest_from_good(metric: str, worst: int) -> None:
+    """Or has least of what is neither good nor bad."""
+    report = two_devices()
+    shares = [
+        Fraction(getattr(d.time_budget, f"{metric}_ns"), d.time_budget.total_ns)
+        for d in report.devices
+    ]
+    found = Baseline("b", report).measure(METRICS[f"budget.{metric}"], Scope.WORST_DEVICE)
+    assert found.value == shares[worst]
 
 
 @pytest.mark.parametrize(

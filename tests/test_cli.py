@@ -539,7 +539,7 @@ def test_commands_for_one_trace_refuse_a_folder_of_two(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         f"Error: {tmp_path.name}: the folder holds 2 traces, and this command takes one. "
-        "Name one, such as rank0.sqlite.\n"
+        f"Name one, such as {tmp_path / 'rank0.sqlite'}.\n"
     )
     (tmp_path / "rank1.sqlite").unlink()
     assert run("rules", tmp_path).exit_code == 0

@@ -238,6 +238,9 @@ def test_other_models_are_told_by_their_kernels() -> None:
         (plain(), no_transfers(), "Only A has host transfers."),
         (no_transfers(), plain(), "Only B has host transfers."),
         (no_transfers(), no_transfers(), "Neither side has host transfers."),
+        # Nothing hidden is not nothing moved.
+        (no_transfers(), report_of_steps([(0, 100)] * 3), "Only B has host transfers."),
+        (report_of_steps([(0, 100)] * 3), no_transfers(), "Only A has host transfers."),
     ],
 )
 def test_headline(a: OverlapReport, b: OverlapReport, text: str) -> None:

@@ -147,6 +147,14 @@ def test_warnings_come_with_every_verdict_and_are_few() -> None:
         assert result.notes[5].startswith("Warning: 4 more kinds of entry under Health; ")
 
 
+@pytest.mark.parametrize(
+    ("n", "more"), [(1, ""), (2, " And 1 more like this one."), (3, " And 2 more like this one.")]
+)
+def test_how_many_more_there_are(n: int, more: str) -> None:
+    report = replace(plain(), health=(HealthEntry("code", "warning", "Odd."),) * n)
+    assert check(report, ["both.hidden >= 0"]).notes == (f"Warning: Odd.{more}",)
+
+
 def test_notes_come_after_warnings() -> None:
     entries = (
         HealthEntry("diagnostic", "note", "nsys says: Not all.", "100.0 % have a GPU row."),

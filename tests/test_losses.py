@@ -13,8 +13,10 @@ import pytest
 
 from nsysoverlap import analyze
 from nsysoverlap.health.blocking import BLOCKING, blocks
+from nsysoverlap.health.impossible import stream_overlap
 from nsysoverlap.result.model import HealthEntry
 from nsysoverlap.roles.links import LinkOverride
+from nsysoverlap.trace.load import read_trace
 
 from .readerkit import KERNEL, MEMCPY, RUNTIME, execute
 from .tracebuilder import CopyKind, TraceBuilder
@@ -70,8 +72,12 @@ def test_a_whole_trace_lost_nothing(judge: Judge) -> None:
     assert judge(steady()) == {}
 
 
-def test_one_copy_is_too_many(judge: Judge) -> None:
-    found = judge(steady(), f"DELETE FROM {MEMCPY} WHERE rowid = 4")
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_one_copy_is_too_many(judge: Judge, sign: str) -> None:
+    """Also where the ids are below 0, as those from 2**31 on are of 32 bits with a sign."""
+    tables = (RUNTIME, KERNEL, MEMCPY)
+    ids = [f"UPDATE {table} SET correlationId = {sign}correlationId" for table in tables]
+    found = judge(steady(), f"DELETE FROM {MEMCPY} WHERE rowid = 4", *ids)
     assert lost(found) == {"copies-lost"}
     entry = found["copies-lost"]
     assert (entry.severity, entry.count) == ("error", 1)
@@ -123,11 +129,23 @@ def test_a_twentieth_may_follow_the_last_row(judge: Judge, gone: int, missed: se
         assert "The last 6 of 100 kernel launches and copies (6.0 %)" in (found["end-lost"].message)
 
 
+def test_a_call_without_an_id_is_not_the_last_one_with_a_row(judge: Judge) -> None:
+    """Its id, 0, is also that of a migration."""
+    builder = steady()
+    builder.copy(1_500 * US, 1_600 * US, "unified_h2d")
+    builder.api("cudaMemcpyAsync_v3020", 1_700 * US, 1_702 * US, 999)
+    builder.api("cudaMalloc_v3020", 1_800 * US, 1_801 * US)
+    assert lost(judge(builder)) == set()
+    builder.copy(1_900 * US, 1_901 * US, "d2h", stream=20)
+    assert lost(judge(builder)) == {"copies-lost"}
+
+
 def test_a_late_start_is_a_warning(judge: Judge) -> None:
     found = judge(steady(100, 0), f"DELETE FROM {KERNEL} WHERE rowid <= 57")
     assert lost(found) == {"head-lost"}
     entry = found["head-lost"]
     assert (entry.severity, entry.count) == ("warning", 57)
+    assert "first 57 of 100 kernel launches and copies (57.0 %) have no GPU row" in entry.message
     assert not blocks(entry)
 
 
@@ -305,6 +323,16 @@ def overlapping(copy_ns: int) -> TraceBuilder:
 def test_a_stream_does_one_thing_at_a_time(judge: Judge, copy_ns: int, found: set[str]) -> None:
     """1,000 of 1,001,000 ns busy are below a thousandth, 1,100 of 1,001,000 are above it."""
     assert impossible(judge(overlapping(copy_ns))) == found
+
+
+def test_streams_side_by_side_are_told_apart_to_the_ns(tmp_path: Path) -> None:
+    """One ends with the trace, the other begins with it, however close they are put together."""
+    builder = TraceBuilder()
+    builder.copy(2_000, 3_072, "d2h", stream=20)
+    builder.memset(1_023, 2_000, stream=21)
+    builder.kernel(1_100, 1_200)
+    trace = read_trace(builder.write(tmp_path / "t.sqlite"))
+    assert stream_overlap(trace) == (0, 1_072 + 977 + 100)
 
 
 def test_pairs_that_may_overlap(judge: Judge) -> None:

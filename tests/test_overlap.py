@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsysoverlap import Window, analyze
+from nsysoverlap.measure.overlap import _summed_cover
 from nsysoverlap.result.model import DeviceReport, Overlap, TimeBudget
 
 from . import brute
@@ -182,6 +183,22 @@ def test_bandwidth_is_bytes_over_whole_copies(tmp_path: Path) -> None:
     # The window cuts the second copy in half: its time is clipped, its rate is not.
     windowed = only_device(path, Window(2000, 3000)).h2d
     assert (windowed.wall_ns, windowed.bytes, windowed.gb_per_s) == (1000, 100_000, 50.0)
+
+
+def test_the_rate_counts_a_copy_of_one_byte_and_none_of_no_bytes(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.copy(1_000, 2_000, "h2d", 1)
+    builder.copy(3_000, 5_000, "h2d", 0)
+    h2d = only_device(builder.write(tmp_path / "t.sqlite")).h2d
+    assert (h2d.wall_ns, h2d.copy_ns, h2d.gb_per_s) == (3_000, 1_000, 0.001)
+
+
+def test_sums_within_bounds_are_none_where_the_bounds_hold_nothing() -> None:
+    """[0, 5), [2, 9) and [4, 6) within [3, 8), [4, 4), [8, 3) and all."""
+    starts, ends, low, high = (
+        np.array(times, np.int64) for times in ([0, 2, 4], [5, 9, 6], [3, 4, 8, 0], [8, 4, 3, 10])
+    )
+    assert _summed_cover(starts, ends, low, high).tolist() == [2 + 5 + 2, 0, 0, 5 + 7 + 2]
 
 
 def test_an_overlap_that_does_not_add_up_is_refused() -> None:

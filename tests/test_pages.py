@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -239,6 +240,37 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
             writing.truncate(8192)
         with pytest.raises(UnusualError):
             pages.read_pages(file, layout, leaves, (0, int(last[-1])))
+
+
+@pytest.mark.parametrize(
+    ("integers", "values"),
+    [
+        ("8101000000000100 8180010000000100", [129, 16_385]),
+        ("8180010000000300 8101000000000300", [16_385, 129]),
+    ],
+)
+def test_integers_of_two_lengths_are_not_taken_for_one(integers: str, values: list[int]) -> None:
+    buffer = np.frombuffer(bytes.fromhex(integers + "00" * 8), np.uint8)
+    found, after = pages._varint(buffer, np.array([0, 8]))
+    assert found.tolist() == values
+    assert after.tolist() == [
+        at + (2 if n == 129 else 3) for at, n in zip((0, 8), values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("reach", "fits"), [((1, 9), True), ((2, 9), False), ((1, 8), False)])
+def test_row_numbers_lie_within_what_the_page_may_hold(
+    tmp_path: Path, reach: tuple[int, int], fits: bool
+) -> None:
+    path = fill(tmp_path / "t.sqlite", 9, "CREATE TABLE t (a, b)", values=lambda i: (i, i))
+    table, query = table_of(path)
+    with closing(connect(path)) as connection:
+        layout = find_layout(connection, table, query.names)
+    with PageFile(path) as file:
+        leaves, _ = file.leaves(layout.root)
+        with nullcontext() if fits else pytest.raises(UnusualError):
+            found = pages.read_pages(file, layout, leaves, reach)["row"]
+            assert found.tolist() == list(range(1, 10))
 
 
 @pytest.mark.parametrize("seed", range(150))

@@ -62,19 +62,28 @@ def test_gaps_in_the_numbering(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "missing"),
+    ("wanted", "missing", "more"),
     [
-        ("2", None),
-        ("0-1", None),
-        ("1", None),
-        ("3", "Rank 2 is not among the 2 traces."),
-        ("0-3", "Ranks 2, 3 are not among the 2 traces."),
-        ("0,8", "Rank 8 is not among the 2 traces."),
+        ("2", None, None),
+        ("0-1", None, None),
+        ("1", None, "Rank 1 is not in --ranks, and counted."),
+        (
+            "5-6",
+            "Ranks 5, 6 are not among the 2 traces.",
+            "Ranks 0, 1 are not in --ranks, and counted.",
+        ),
+        ("3", "Rank 2 is not among the 2 traces.", None),
+        ("0-3", "Ranks 2, 3 are not among the 2 traces.", None),
+        ("0,8", "Rank 8 is not among the 2 traces.", "Rank 1 is not in --ranks, and counted."),
     ],
 )
-def test_ranks_that_are_asked_for(tmp_path: Path, wanted: str, missing: str | None) -> None:
+def test_ranks_that_are_asked_for(
+    tmp_path: Path, wanted: str, missing: str | None, more: str | None
+) -> None:
     found = health(ranks(tmp_path / "r", 0, 1), "--ranks", wanted)
-    assert found == ((INCONCLUSIVE, {"ranks-missing": missing}) if missing else (PASS, {}))
+    said = {"ranks-missing": missing, "ranks-unexpected": more}
+    code = INCONCLUSIVE if missing else PASS
+    assert found == (code, {name: text for name, text in said.items() if text})
 
 
 def test_traces_of_no_rank_are_counted(tmp_path: Path) -> None:
@@ -134,6 +143,17 @@ def test_what_lies_beside_the_traces(tmp_path: Path) -> None:
         "ranks-not-read": "r holds 1 folder of more traces, which are not read: old.",
     }
     assert health(folder / "rank0.sqlite") == (PASS, {})
+
+
+def test_no_more_than_four_names_are_shown(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "r", 0)
+    for i in range(6):
+        (folder / f"{i}.qdstrm").write_bytes(b"x")
+    _, found = health(folder)
+    shown = "0.qdstrm, 1.qdstrm, 2.qdstrm, 3.qdstrm and 2 more."
+    assert found["ranks-unfinished"].endswith(
+        f"6 files of an unfinished recording or copy: {shown}"
+    )
 
 
 @pytest.mark.parametrize(

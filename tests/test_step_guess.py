@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nsysoverlap import analyze
 from nsysoverlap.roles.rules import Role, classify
-from nsysoverlap.steps.guess import guess_steps
+from nsysoverlap.steps.guess import Guess, guess_steps
 from nsysoverlap.steps.plan import StepSpec, plan_steps
 from nsysoverlap.trace.load import read_trace
 
@@ -82,6 +85,82 @@ def test_layers_that_leave_much_beside_them_are_no_steps(tmp_path: Path) -> None
     plan = drawn.plan(tmp_path / "t.sqlite")
     assert plan.windows == ()
     assert "A guess: kernels repeat 8 times" in plan.notes[0].hint
+
+
+def guessed(path: Path, drawn: Dispatch) -> Guess:
+    """The one guess for what was drawn, irregular or not."""
+    (guess,), _ = guess_steps(classify(read_trace(drawn.builder.write(path))))
+    return guess
+
+
+@pytest.mark.parametrize(
+    ("change", "regular"),
+    [
+        ({}, True),
+        ({"n_whole": 2}, False),
+        ({"n_launches": 3}, False),
+        ({"n_names": 2}, False),
+        ({"n_names": 4}, True),
+        ({"share": 0.949}, False),
+        ({"borders": np.array([0, 100, 200, 325])}, True),
+        ({"borders": np.array([0, 100, 200, 326])}, False),
+    ],
+)
+def test_what_is_taken_without_being_asked_for(change: dict[str, Any], regular: bool) -> None:
+    least = Guess(0, 1, "embed", np.array([0, 100, 200, 300]), 3, 0.95, 4, 3)
+    assert replace(least, **change).regular is regular
+
+
+def test_what_a_guess_holds_and_where_its_last_step_ends(tmp_path: Path) -> None:
+    """With its last copy, but without what follows, and without what the step before left on.
+
+    compute  steps of 175 us in 5, one kernel of them 200 us longer, and 5 us at 600
+    D2H                                                    last step ...440-520       650-700
+    """
+    drawn = steps_of(3)
+    for at in (300, 400):
+        for k, name in enumerate(STEP):
+            longer = 200 if (at, name) == (300, "head") else 0
+            drawn.run(at + 10 * k, at + 10 * k + 2, at + 10 * k + 9 + longer, name=name)
+    drawn.run(440, 440, 520, "d2h")
+    drawn.run(600, 600, 605, name="log")
+    drawn.run(650, 650, 700, "d2h")
+    guess = guessed(tmp_path / "t.sqlite", drawn)
+    assert (guess.label, guess.n_whole) == ("embed", 5)
+    assert guess.borders.tolist() == [1000 * t for t in (2, 102, 202, 302, 402, 520)]
+    assert guess.share == (175 + 200 + 80) / (175 + 200 + 80 + 5 + 50)
+
+
+def test_what_else_begins_like_a_step_is_none(tmp_path: Path) -> None:
+    drawn = steps_of(5)
+    for k, name in enumerate(("embed", "log", "save")):
+        drawn.run(500 + 10 * k, 502 + 10 * k, 509 + 10 * k, name=name)
+    guess = guessed(tmp_path / "t.sqlite", drawn)
+    assert (guess.label, guess.n_whole, len(guess.borders) - 1) == ("embed", 5, 5)
+
+
+def test_most_whole_steps_come_before_the_longest_pause(tmp_path: Path) -> None:
+    """The trace begins and ends with the same kernel: five whole steps from the next one on."""
+    drawn = Dispatch()
+    places = {"head": 10, "embed": 50, "attention": 60, "mlp": 70}
+    for i in range(5):
+        for name, k in places.items():
+            drawn.run(100 * i + k, 100 * i + k + 2, 100 * i + k + 9, name=name)
+    for at in range(0, 501, 100):
+        drawn.run(at, at + 2, at + 9, name="norm")
+        drawn.run(at + 80, at + 82, at + 89, name="norm")
+    guess = guessed(tmp_path / "t.sqlite", drawn)
+    assert (guess.label, guess.n_whole) == ("head", 5)
+
+
+def test_the_end_of_a_step_before_the_first_belongs_to_the_steps(tmp_path: Path) -> None:
+    """It is as long as a step, and 19 of its 20 kernels are those of one."""
+    drawn = Dispatch()
+    layers = ["layer"] * 19
+    for k, name in enumerate(["init", *layers, *["embed", *layers] * 4]):
+        drawn.run(10 * k, 10 * k + 2, 10 * k + 9, name=name)
+    guess = guessed(tmp_path / "t.sqlite", drawn)
+    assert (guess.label, guess.n_whole, guess.share) == ("embed", 4, 1)
 
 
 def test_the_shortest_period_that_tiles_is_the_step(tmp_path: Path) -> None:

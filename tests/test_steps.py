@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def test_any_regex_of_the_user(tmp_path: Path) -> None:
         (StepSpec("("), "no regular expression"),
         (StepSpec("a{1,99999999999}"), "no regular expression"),
         (StepSpec("nothing like it"), "no NVTX range matches"),
-        (StepSpec("idle"), "launched no GPU work"),
+        (StepSpec("idle"), "launched no kernels"),
         (StepSpec(first=2, last=2), "step 2 is not among its 2 steps"),
         (StepSpec(first=1, last=5), "step 1:5 is not among"),
         (StepSpec(skip=2), "leaves none of 2"),
@@ -201,6 +202,27 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, spec: StepSpec, message: st
     drawn.range("idle", 200, 210)
     with pytest.raises(UsageError, match=message):
         drawn.plan(tmp_path / "t.sqlite", spec)
+
+
+def test_ranges_may_be_called_what_reports_call_them(tmp_path: Path) -> None:
+    """With N for numbers, and where such a name is cut or no regular expression at all."""
+    long = "forward (layers.{}._checkpoint_wrapped_module.self_attn, eager)"
+    drawn = Dispatch()
+    for i in (0, 1):
+        drawn.range(f"step {i}", 100 * i, 100 * i + 50)
+        drawn.range(long.format(i), 100 * i + 5, 100 * i + 45)
+        drawn.run(100 * i + 10, 100 * i + 20, 100 * i + 40)
+    expected = drawn.plan(tmp_path / "a.sqlite", StepSpec("^step")).windows
+    for name in ("step N", "NVTX ranges 'step N'"):
+        assert drawn.plan(tmp_path / "b.sqlite", StepSpec(name)).windows == expected
+    shown = long.replace("{}", "N")[:48]
+    with pytest.raises(UsageError, match="no NVTX range matches") as raised:
+        drawn.plan(tmp_path / "c.sqlite", StepSpec("epoch"))
+    assert repr(shown) in (raised.value.hint or "")
+    with pytest.raises(re.error):
+        re.compile(shown)
+    named = drawn.plan(tmp_path / "c.sqlite", StepSpec(shown))
+    assert len(named.windows) == 2
 
 
 def test_a_regex_that_matches_nothing_is_told_what_is_there(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class Given:
         if self.rank is None:
             raise UsageError(
                 f"{folder}: the folder holds {len(found)} traces, and this command takes one.",
-                f"Name one, such as {found[0].name}.",
+                f"Name one, such as {found[0]}.",
             )
         chosen = [path for path, rank in zip(found, ranks, strict=True) if rank == self.rank]
         if len(chosen) != 1:

@@ -11,7 +11,7 @@ WORDS = {
     "not awaited": "these copies not waited for",
     "link": "these copies at {:.1f} GB/s",
     "pinned": "these copies at {:.1f} GB/s, their calls return at once",
-    "bytes": "these copies with {:.0%} of their bytes",
+    "bytes": "these copies with {:.2g} of their bytes",
 }
 """What a kind of scenario is called, with its target."""
 TESTED = frozenset({"drop"})

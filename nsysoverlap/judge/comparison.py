@@ -125,7 +125,7 @@ def _split(a: OverlapReport, b: OverlapReport, per_step: bool) -> list[Change]:
         changes += [_change(a, b, f"{direction}.{name}", amounts) for name in _AMOUNTS]
     changes.append(_change(a, b, "relief", Scope.TOTAL))
     # Amounts of a direction that neither side uses are left out; a share of 0 is worth a line.
-    return [c for c in changes if c.a or c.b or (c.unit is Unit.SHARE and c.a is not None)]
+    return [c for c in changes if c.a or c.b or (c.unit is Unit.SHARE and {c.a, c.b} != {None})]
 
 
 def _change(a: OverlapReport, b: OverlapReport, name: str, scope: Scope) -> Change:

@@ -100,8 +100,8 @@ def factor(text: str, option: str) -> float:
     """A number such as `2x` or `0.5`; raises `UsageError` for none, 0, and what is too far off."""
     match = _FACTOR.fullmatch(text.strip())
     if match is None:
-        rate = " or 200GB/s" if "link" in option else ""
-        raise UsageError(f"{option}: {text!r} is not a number.", f"Write 2x{rate}.")
+        write = "2x or 200GB/s" if "link" in option else "0.5" if option == "--bytes" else "2x"
+        raise UsageError(f"{option}: {text!r} is not a number.", f"Write {write}.")
     return _positive(float(match[1]), text, option)
 
 
@@ -144,7 +144,7 @@ def _drop(pattern: str) -> Part:
 
 def _bytes(text: str) -> Part:
     value = factor(text, "--bytes")
-    return f"{value:g} of the bytes", lambda s: replace(s, n_bytes=value)
+    return f"{value:g} x the bytes", lambda s: replace(s, n_bytes=value)
 
 
 def _copies(n: int, field: str) -> Part:

@@ -107,6 +107,12 @@ def whatif(
     return ask(trace, options, question, sweep, findings)
 
 
+_STEPS = {
+    "auto": "Give --steps REGEX, or --steps guess to go by the repeating kernels.",
+    "none": "Leave out --steps none.",
+}
+
+
 def ask(
     trace: Trace,
     options: Options,
@@ -124,9 +130,11 @@ def ask(
     factors = sweep_factors(sweep) if sweep else ()
     cases = trace_cases(trace, options)
     if cases.plan.marker is None:
+        if not trace.devices:
+            return _no_model(cases, "the trace holds no GPU activity")
         raise UsageError(
             f"{trace.info.file_name}: nothing marks steps, and a replay needs them.",
-            "Give --steps REGEX, or --steps guess to go by the repeating kernels.",
+            _STEPS.get(options.steps.mode, "Mark them with NVTX ranges and record again."),
         )
     with collector_paused():
         model = build_model(cases.classified, cases.launches, cases.plan.windows)

@@ -48,6 +48,7 @@ def rank_health(
     ranks lack; all else is a warning.
     """
     yield from _missing(report, wanted)
+    yield from _unexpected(report, wanted)
     yield from _identical(paths, wanted is not None)
     yield from _left_aside(given)
 
@@ -65,6 +66,14 @@ def _missing(report: OverlapReport, wanted: frozenset[int] | None) -> Iterator[H
         is_are = "is" if len(missing) == 1 else "are"
         text = f"{what.capitalize()} {_listed(missing)} {is_are} not among the {n} traces."
         yield _entry("ranks-missing", text, wanted is not None)
+
+
+def _unexpected(report: OverlapReport, wanted: frozenset[int] | None) -> Iterator[HealthEntry]:
+    ranks = {trace.rank for trace in report.traces if trace.rank is not None}
+    if wanted is not None and (more := sorted(ranks - wanted)):
+        noun, is_are = ("Rank", "is") if len(more) == 1 else ("Ranks", "are")
+        text = f"{noun} {_listed(more)} {is_are} not in --ranks, and counted."
+        yield HealthEntry("ranks-unexpected", "warning", text, "Name all ranks that there are.")
 
 
 def _gap(ranks: Collection[int]) -> list[int]:

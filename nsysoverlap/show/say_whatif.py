@@ -57,6 +57,8 @@ def _tone(result: WhatIf) -> str:
 
 
 def _basis(result: WhatIf) -> str:
+    if not result.n_steps:
+        return f"{result.path}: no step was replayed."
     parts = [f"{result.path}, {number_of(result.n_steps, 'step')} replayed ({result.basis})."]
     if result.replay_error is not None:
         error = format_error(result.replay_error)

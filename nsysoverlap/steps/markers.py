@@ -156,15 +156,17 @@ def _in_turn(host: HostSide, modules: list[Marker]) -> list[Marker]:
 def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
     """All ranges whose text matches the user's regex, process by process.
 
-    Raises `UsageError` where none does or the search takes too long.
+    Where none does, those that a report calls so: with N for numbers, or cut. Raises `UsageError`
+    where there are none of these either, or the search takes too long.
     """
-    regex = compile_steps(pattern)
+    called = [code for code, text in enumerate(host.texts) if pattern in _called(text)]
+    regex = re.compile(r"(?!)") if called and not _is_regex(pattern) else compile_steps(pattern)
     too_long = UsageError(
         f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
         "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
     )
     with bounded(too_long):
-        texts = [code for code, text in enumerate(host.texts) if regex.search(text)]
+        texts = [code for code, text in enumerate(host.texts) if regex.search(text)] or called
     kind = MarkerKind(f"NVTX ranges that match {pattern}")
     found = _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, texts)))
     if not found:
@@ -175,6 +177,20 @@ def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
             f"{has} --steps none measures the whole trace.",
         )
     return found
+
+
+def _called(text: str) -> tuple[str, ...]:
+    """What reports, notes and messages call ranges of a text."""
+    name, kind = _COUNTERS.sub("N", without_suffix(text)), kind_of(text)
+    return name, name[:_N_SHOWN], _DIGITS.sub("N", without_suffix(text)), kind.name if kind else ""
+
+
+def _is_regex(pattern: str) -> bool:
+    try:
+        compile_steps(pattern)
+    except UsageError:
+        return False
+    return True
 
 
 def compile_steps(pattern: str) -> re.Pattern[str]:

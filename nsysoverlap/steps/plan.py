@@ -94,8 +94,8 @@ def plan_steps(
     windows = _in_order(window for marker in markers for window in work.windows(marker))
     if not windows:
         raise UsageError(
-            f"{name}: the ranges that match --steps {spec.mode!r} launched no GPU work.",
-            "Name ranges that enclose the launches, or use --steps auto.",
+            f"{name}: the ranges that match --steps {spec.mode!r} launched no kernels.",
+            "Name ranges that enclose launches of kernels, or use --steps auto.",
         )
     return _select(StepPlan(markers[0].kind.name, windows, 0, notes), spec, name)
 

@@ -37,6 +37,8 @@ _SIZES = np.array(
 """Bytes of a value by its serial type. A byte from 128 on is but the first of a longer type: with
 such a size no row adds up."""
 _FLOAT, _ZERO, _ONE = 7, 8, 9
+_AHEAD = 48
+"""Bytes of a row that are fetched together."""
 _MARGIN = 256
 """Bytes around the pages in memory, so that damaged lengths lead nowhere else."""
 _MAX_LEVELS = 20
@@ -212,6 +214,8 @@ def _rows(
     # What is the same for all rows is added up apart: one number instead of one a row.
     beyond = 0
     result = {"row": rowid}
+    # Bytes of each row, fetched for several columns at once, which cost as much as one.
+    ahead, since = np.empty(0, f"V{_AHEAD}"), beyond
     for place, (kind, size) in enumerate(_types(buffer, types, value, layout.n_columns)):
         name = layout.names.get(place)
         if name is None:
@@ -219,13 +223,15 @@ def _rows(
         elif name in layout.sized:
             result[name] = _lengths(kind, size, at.shape)
         else:
+            if size.any() and not (len(ahead) and beyond - since <= _AHEAD - 8):
+                ahead, since = _windows(buffer, f"V{_AHEAD}")[value + beyond], beyond
             result[name] = _integers(
-                buffer, value, kind, beyond + size, size, layout.defaults[name]
+                ahead, beyond - since, kind, size, layout.defaults[name], at.shape
             )
         if len(size) == 1:
             beyond += int(size[0])
         else:
-            value = value + size
+            value, ahead = value + size, ahead[:0]
     # Where all lengths add up, nothing was read from where it should not have been.
     if (value + beyond != record + n_bytes).any():
         raise UnusualError
@@ -257,27 +263,25 @@ def _types(
 
 
 def _integers(
-    buffer: UInt8Array,
-    at: Int64Array,
+    ahead: NDArray[Any],
+    offset: int,
     kind: UInt8Array,
-    end: Int64Array,
     size: Int64Array,
     default: int,
+    shape: tuple[int, ...],
 ) -> Int64Array:
-    """Values of one column, which end `end` bytes after `at`.
+    """Values of one column, which begin `offset` bytes into each of `ahead`.
 
-    `kind`, `end` and `size` may be those of all rows.
+    `kind` and `size` may be those of all rows.
     """
     if ((kind == _FLOAT) | (kind > _ONE)).any():
         raise UnusualError
     implied = np.where(kind >= _ZERO, kind.astype(np.int64) - _ZERO, default)
     if not size.any():
-        return np.broadcast_to(implied, at.shape).copy()
-    # The eight bytes that end with the value, of which its own are kept, sign and all.
-    value = _windows(buffer, ">i8")[at + (end - 8)].astype(np.int64)
-    shift = 64 - 8 * np.maximum(size, 1)
-    value <<= shift
-    value >>= shift
+        return np.broadcast_to(implied, shape).copy()
+    # The eight bytes that begin with the value, of which its own are kept, sign and all.
+    value = np.ndarray(shape, ">i8", ahead.data, offset, (_AHEAD,)).astype(np.int64)
+    value >>= 64 - 8 * np.maximum(size, 1)
     return value if size.all() else np.where(size > 0, value, implied)
 
 

@@ -65,6 +65,19 @@ def test_a_withheld_prediction_never_passes_but_a_known_gain_fails() -> None:
     assert low.status is Status.FAILED
 
 
+def test_a_trace_that_moved_nothing_needs_no_steps() -> None:
+    report = lhs()
+    other = replace(report.traces[0], path="b.sqlite", replay=None)
+    both = replace(report, traces=(*report.traces, other))
+    assert judge_gain(both, Fraction(60 * 10**6), "").status is Status.PASSED
+    moved = replace(both, devices=(*report.devices, replace(report.devices[0], trace="b.sqlite")))
+    found = judge_gain(moved, Fraction(60 * 10**6), "")
+    assert (found.status, found.reason) == (
+        Status.INCONCLUSIVE,
+        "b.sqlite: without steps nothing is replayed.",
+    )
+
+
 def test_a_rank_of_unknown_gain_does_not_pass_beside_one_of_known_gain(tmp_path: Path) -> None:
     """jax_unroll_nolhs exposes 118.6 ms a step, and what that would win was not tested."""
     for rank, name in enumerate(("jax_unroll_lhs", "jax_unroll_nolhs")):

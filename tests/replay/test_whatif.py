@@ -210,6 +210,13 @@ def test_no_transfers_to_drop() -> None:
     assert "There are no transfers in the replayed steps." in result.stderr
 
 
+def test_a_trace_without_gpu_activity_is_told_so() -> None:
+    result = run(h200("jax_fsdp2_events_lost"))
+    assert result.exit_code == 3
+    assert "the trace holds no GPU activity" in " ".join(result.stdout.split())
+    assert "no step was replayed" in result.stdout
+
+
 def test_what_is_withheld_says_why_and_exits_with_3() -> None:
     result = run(h200("micro_managed"), "--format", "json")
     assert result.exit_code == 3
