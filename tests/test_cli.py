@@ -264,6 +264,36 @@ def test_report_to_a_file(tmp_path: Path, fmt: str) -> None:
     assert run("report", TRACE, "--format", fmt, "-o", "-").stdout == to_stdout.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "begins"),
+    [
+        (f"report {TRACE}", "r.html", "<!DOCTYPE html>"),
+        (f"report {TRACE}", "R.HTM", "<!DOCTYPE html>"),
+        (f"report {TRACE}", "r.json", '{\n  "format": "nsysoverlap.report"'),
+        (f"report {TRACE}", "r.md", "**"),
+        # No format of a report, or none that is known: text, which has no stars.
+        (f"report {TRACE}", "r.xml", "59.5 %"),
+        (f"report {TRACE}", "r.txt", "59.5 %"),
+        (f"report {TRACE} --format text", "r.html", "59.5 %"),
+        (f"report {TRACE} --format json=other", "r.html", "<!DOCTYPE html>"),
+        (f"gate {TRACE} --min-hidden 1", "g.xml", "<?xml"),
+        (f"gate {TRACE} --min-hidden 1", "g.json", '{\n  "format": "nsysoverlap.verdict"'),
+        (f"compare {TRACE} {TRACE}", "c.html", "<!DOCTYPE html>"),
+        (f"transfers {TRACE}", "t.json", '{\n  "format": "nsysoverlap.transfers"'),
+        (f"transfers {TRACE}", "t.csv", "start_ns,"),
+        (f"transfers {TRACE} --format csv", "t.json", "start_ns,"),
+    ],
+)
+def test_the_extension_says_the_format_where_no_option_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, file: str, begins: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in ([*command.split(), "-o", file], ["-o", file, *command.split()[1:]]):
+        full = arguments if arguments[0] != "-o" else [command.split()[0], *arguments]
+        assert run(*full).exit_code == 0
+        assert Path(file).read_text(encoding="utf-8").startswith(begins)
+
+
 @pytest.mark.parametrize("name", ["report", "gate", "compare", "history", "whatif"])
 def test_commands_offer_the_formats_of_their_results(name: str) -> None:
     (option,) = [p for p in main.commands[name].params if p.name == "wanted"]

@@ -37,7 +37,7 @@ def test_all_that_can_be_said() -> None:
         "relief": "768.0 MiB of the 3.00 GiB offloaded a step were on the host at once (25.0 %): "
         "the most device memory it can free. Left out: 1.0 MiB in sizes that moved in one "
         "direction only.",
-        "at best": "100.0 % behind compute; a bound, not a promise.",
+        "at most": "100.0 % behind compute; a bound, not a promise.",
         "H2D rate": "50.1 GB/s hidden (n 12, p10-p90 48.0-53.1), 55.0 GB/s exposed (n 20, "
         "p10-p90 54.8-55.4).",
         "D2H rate": "53.3 GB/s hidden (n 31, p10-p90 52.9-54.3), no copy mostly exposed.",
@@ -48,17 +48,17 @@ def test_all_that_can_be_said() -> None:
 
 def test_by_default_only_what_could_be_compared() -> None:
     device = samples.stepped_device()
-    assert list(rows(device, View())) == ["relief", "at best", "compute"]
+    assert list(rows(device, View())) == ["relief", "at most", "compute"]
     unknown = replace(device, effective=Effective(compute=Slowdown(beside_ns=5)))
-    assert list(rows(unknown, View())) == ["relief", "at best"]
-    assert list(rows(unknown)) == ["relief", "at best", "compute"]
+    assert list(rows(unknown, View())) == ["relief", "at most"]
+    assert list(rows(unknown)) == ["relief", "at most", "compute"]
 
 
 def test_without_steps_nothing_is_a_step() -> None:
     device = replace(samples.stepped_device(), steps=())
     text = rows(device)
     assert text["relief"].startswith("768.0 MiB were on the host at once, of 3.00 GiB offloaded")
-    assert text["at best"] == "100.0 % behind compute; a bound, not a promise."
+    assert text["at most"] == "100.0 % behind compute; a bound, not a promise."
     assert "slower beside transfers, 4.2 ms in all (n 120" in text["compute"]
 
 
@@ -117,7 +117,7 @@ def test_relief(relief: Relief | None, text: str | None) -> None:
     ],
 )
 def test_bounds(bounds: Bounds | None, text: str | None) -> None:
-    assert rows(replace(samples.stepped_device(), bounds=bounds)).get("at best") == text
+    assert rows(replace(samples.stepped_device(), bounds=bounds)).get("at most") == text
 
 
 def replayed(**changes: object) -> dict[str, str]:
@@ -138,7 +138,7 @@ def replayed(**changes: object) -> dict[str, str]:
 
 def test_the_bound_by_order_replaces_at_best() -> None:
     text = replayed()
-    assert "at best" not in text
+    assert "at most" not in text
     assert "even so" not in text
     assert text["bound"] == (
         "No order of these copies makes a step shorter than 270.0 ms, now 306.0 ms. The replay is "
@@ -173,7 +173,7 @@ def test_no_bound_says_why() -> None:
 def test_the_bound_counts_communication_where_there_is_any() -> None:
     told = samples.stepped_device()
     device = replace(told, time_budget=replace(told.time_budget, comm_ns=1))
-    assert rows(device)["at best"].startswith("100.0 % behind compute or communication; a")
+    assert rows(device)["at most"].startswith("100.0 % behind compute or communication; a")
 
 
 def with_slowdown(compute: Slowdown, comm: Slowdown | None = None) -> dict[str, str]:

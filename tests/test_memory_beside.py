@@ -17,7 +17,8 @@ from nsysoverlap.core.errors import UsageError
 from nsysoverlap.result.metrics import METRICS, Scope, parse_metric
 from nsysoverlap.result.model import Finding, Memory, OverlapReport
 from nsysoverlap.result.scopes import measure
-from nsysoverlap.run.analysis import analyze
+from nsysoverlap.run.analysis import Options, analyze
+from nsysoverlap.run.many import analyze_many
 from nsysoverlap.trace.manifest import manifest_beside
 
 from .tracebuilder import TraceBuilder, draw
@@ -68,7 +69,9 @@ def test_no_manifest_no_memory(tmp_path: Path) -> None:
     assert memory_of(report) is None
     found = measure(report, METRICS["peak_bytes"], Scope.WORST_DEVICE, least=False)
     assert found.value is None
-    assert found.reason.startswith("no manifest lies beside H200 dev 0")
+    assert found.reason.startswith(
+        "H200 dev 0, pid 1000: no manifest lies beside the trace. docs/record.md"
+    )
 
 
 def test_the_manifest_of_an_arm_and_that_of_its_control(tmp_path: Path) -> None:
@@ -148,7 +151,12 @@ def test_a_manifest_that_cannot_be_understood(tmp_path: Path, text: str, problem
         f"manifest.json beside the trace {problem}, so peak memory is not known."
     )
     assert memory_of(report) is None
-    assert gate(trace, "--max-peak-gib", "900").exit_code == INCONCLUSIVE
+    result = gate(trace, "--max-peak-gib", "900")
+    assert result.exit_code == INCONCLUSIVE
+    assert (
+        "Inconclusive: peak_bytes: H200 dev 0, pid 1000: manifest.json beside the trace "
+        f"{problem}, so peak memory is not known."
+    ) in " ".join(result.output.split())
 
 
 def test_the_manifest_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
@@ -180,9 +188,34 @@ def test_an_arm_that_ran_out_of_memory_has_no_peak(tmp_path: Path) -> None:
     assert not [e for e in analyze(trace).health if e.code == "manifest-unreadable"]
     result = gate(trace, "--max-peak-gib", "900")
     assert result.exit_code == INCONCLUSIVE
-    assert "the manifest of H200 dev 0, pid 1000 says no peak_bytes." in " ".join(
-        result.output.split()
+    assert _says_no_peak(result)
+
+
+def test_a_manifest_with_another_key_names_the_key_to_write(tmp_path: Path) -> None:
+    leave(tmp_path / "trace.manifest.json", memory={"peak_gb": 3})
+    trace = two_steps().write(tmp_path / "trace.sqlite")
+    assert _says_no_peak(gate(trace, "--max-peak-gib", "900"))
+    report = analyze(trace)
+    found = measure(report, METRICS["host_bytes"], Scope.WORST_DEVICE, least=False)
+    assert "the manifest has no memory.host_gib." in found.reason
+
+
+def _says_no_peak(result: Result) -> bool:
+    reason = "H200 dev 0, pid 1000: the manifest has no memory.peak_gib."
+    return reason in " ".join(result.output.split())
+
+
+def test_of_two_ranks_the_manifest_that_is_wrong_is_named(tmp_path: Path) -> None:
+    arm(tmp_path / "rank0", peak_gib=1.0)
+    (arm(tmp_path / "rank1", peak_gib=1.0).parent / "manifest.json").write_text("{")
+    found = measure(
+        analyze_many([tmp_path / f"rank{i}" / "trace.sqlite" for i in range(2)], Options())[0],
+        METRICS["peak_bytes"],
+        Scope.WORST_RANK,
+        least=False,
     )
+    assert found.value is None
+    assert found.reason.startswith("rank 1: manifest.json beside the trace is no JSON object, so")
 
 
 @pytest.mark.parametrize(

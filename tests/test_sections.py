@@ -112,6 +112,9 @@ def test_stretches_of_trace_time() -> None:
         ("loop_add_fusion_35", "loop_add_fusion_35"),
         ("ncclKernel(ncclStorage<(unsigned long)4096>)", "ncclKernel"),
         ("void (anonymous)::f<(int)4>(int, float (*)(int))", "(anonymous)::f<(int)4>"),
+        # A label of an operation, which tells it from others, is no list of arguments.
+        ("512.0 MiB after gemm (1 of 8)", "512.0 MiB after gemm (1 of 8)"),
+        ("copy-start.1 (graph)", "copy-start.1 (graph)"),
         ("f)", "f)"),
         ("(f)", "(f)"),
         ("a" * 30 + "b" * 30, "a" * 22 + "..." + "b" * 23),

@@ -5,7 +5,9 @@ A format is a module of `show` with `paint(result, layout)`, and a line here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UsageError
@@ -27,6 +29,20 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 def formats_of(kind: str) -> tuple[str, ...]:
     """The formats of a command's result, the usual one first; no painter is loaded for it."""
     return tuple(name for name, (_, kinds) in FORMATS.items() if kind in kinds)
+
+
+_BY_EXTENSION = {
+    **dict.fromkeys((".html", ".htm"), "html"),
+    **dict.fromkeys((".md", ".markdown"), "markdown"),
+    ".xml": "junit",
+    **{f".{name}": name for name in ("json", "csv", "parquet")},
+}
+
+
+def usual_format(formats: Sequence[str], output: Path | None) -> str:
+    """The format where none is asked for: by the extension of the output, else the first."""
+    named = "" if output is None else _BY_EXTENSION.get(output.suffix.lower(), "")
+    return named if named in formats else formats[0]
 
 
 def render(result: Result, fmt: str, **layout: Any) -> str:

@@ -211,6 +211,7 @@ _BUNDLES: Mapping[str, Sequence[click.Parameter]] = {
             ["-o", "--output"],
             type=FilePath(),
             metavar="FILE",
+            is_eager=True,
             help="Write to FILE instead of stdout; it is replaced only once all is ready.",
         )
     ],

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     default="top",
     show_default=True,
     metavar="top|all|none|CODE",
-    help="Which findings to print: the five that cost most, all, none, or one.",
+    help="Which findings to print: the first five (top), all, none, or one. Known gains come "
+    "first, by their low end, then the others by cost; notes come last.",
 )
 @click.option("--strict", is_flag=True, help="Fail if any of several traces cannot be read.")
 def report(given: Given, wanted: Wanted, by: str | None, findings: str, strict: bool) -> None:

@@ -7,8 +7,11 @@ import click
 from ..core.errors import TraceFileError, UsageError
 from .columnar import require_pyarrow, to_csv, to_parquet
 from .exits import ExitCode, one_line
+from .formats import usual_format
 from .given import STEPPING, Given, command
 from .terminal import emit_file, progress, say, to_stdout
+
+FORMATS = ("csv", "json", "parquet")
 
 
 @command(
@@ -17,11 +20,12 @@ from .terminal import emit_file, progress, say, to_stdout
     *("traces", "output", *STEPPING),
 )
 @click.option(
-    "--format", "fmt", type=click.Choice(("csv", "json", "parquet")),
-    help="Output format; parquet needs pyarrow and --output.  [default: parquet for *.parquet, "
-    "else csv]",
+    "--format", "fmt", type=click.Choice(FORMATS),
+    callback=lambda ctx, _, fmt: fmt or usual_format(FORMATS, ctx.params.get("output")),
+    help="Output format; parquet needs pyarrow and --output.  [default: by the extension of "
+    "--output, else csv]",
 )  # fmt: skip
-def transfers(given: Given, fmt: str | None) -> None:
+def transfers(given: Given, fmt: str) -> None:
     """Write one row for each host transfer, in order of start; of several traces one after another.
 
     What issued it, the step that it starts in, how long it queued behind others of its direction
@@ -36,8 +40,6 @@ def transfers(given: Given, fmt: str | None) -> None:
     from ..show.json import as_json
 
     options, (paths, errors), output = given.options, given.files, given.output
-    if fmt is None:
-        fmt = "parquet" if output is not None and output.suffix == ".parquet" else "csv"
     if fmt == "parquet":
         if to_stdout(output):
             raise UsageError("Parquet is not written to stdout.", "Give a file with --output FILE.")

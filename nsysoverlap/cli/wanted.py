@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.errors import UsageError
-from .formats import formats_of, render
+from .formats import formats_of, render, usual_format
 from .terminal import PIPED_WIDTH, emit_file, to_stdout
 
 if TYPE_CHECKING:
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """`main` goes to stdout or `--output`, each of `files` (a format and a path) to its file.
-
-    `asked` says whether `main` was typed, and is not merely the usual one.
-    """
+    """`main` goes to stdout or `--output`, each of `files` (a format and a path) to its file."""
 
     main: str
     files: tuple[tuple[str, Path], ...] = ()
-    asked: bool = False
 
     def __contains__(self, fmt: str) -> bool:
         return fmt == self.main or any(fmt == name for name, _ in self.files)
@@ -106,7 +102,9 @@ def formats_option(kind: str, text: str = "") -> Callable[[Command], Command]:
                 "One format goes to stdout or --output; write the others as FORMAT=FILE.",
             )
         files = tuple((name, path) for name, path in found if path is not None)
-        return Wanted(plain[0] if plain else formats[0], files, bool(plain))
+        # The output is eager, so that it is known here.
+        usual = usual_format(formats, ctx.params.get("output"))
+        return Wanted(plain[0] if plain else usual, files)
 
     known = f"{', '.join(formats[:-1])} or {formats[-1]}"
     return click.option(
@@ -116,5 +114,5 @@ def formats_option(kind: str, text: str = "") -> Callable[[Command], Command]:
         multiple=True,
         callback=collect,
         help=f"Output format: {known}{text}. FORMAT=FILE writes one more, to FILE; may be given "
-        f"several times.  [default: {formats[0]}]",
+        f"several times.  [default: by the extension of --output, else {formats[0]}]",
     )

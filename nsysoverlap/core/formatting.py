@@ -127,14 +127,17 @@ def short_kernel(name: str, limit: int = 48) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """`name` up to the parenthesis that the one at its end closes; it may hold others before."""
+    """`name` up to the parenthesis that the one at its end closes; it may hold others before.
+
+    What stands behind a space is no list of arguments but the label of an operation: `(1 of 8)`.
+    """
     if not name.endswith(")"):
         return name
     depth = 0
     for at in range(len(name) - 1, 0, -1):
         depth += {")": 1, "(": -1}.get(name[at], 0)
         if depth == 0:
-            return name[:at]
+            return name if name[at - 1] == " " else name[:at]
     return name
 
 

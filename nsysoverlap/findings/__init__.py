@@ -92,9 +92,10 @@ _INTRODUCTION = """# Findings
 
 New here? [Read your first report](first-report.md) goes through one, with its picture.
 
-`nsysoverlap report` says what it found to be wrong, worst first. Each finding has a code, a
-severity (a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to
-three example rows (the text report prints one), the cost, and the remedy with the exact flag or
+`nsysoverlap report` says what it found to be wrong: warnings before notes, among them first what
+has a known gain, by its low end, then the rest by cost. Each finding has a code, a severity
+(a *warning* costs time or memory, a *note* is worth knowing), the evidence with up to three
+example rows (the text report prints one), the cost, and the remedy with the exact flag or
 call; where PyTorch and JAX need different ones, both stand side by side, as the report gives them
 where it knows nothing more of the program. *Step* is a training step, *exposed*, *relief* and the
 like are defined in [metric.md](metric.md).
@@ -112,7 +113,7 @@ its low end, without one it says "exposed, gain unknown" and comes after. `nsyso
 what the others would give, too, and [why some cannot be told](whatif.md#findings).
 
 `--findings all` shows every finding with all its examples, `--findings CODE` one of them,
-`--findings none` none. Without it the text report shows the five that cost most,
+`--findings none` none. Without it the text report shows the first five in that order,
 and what several ranks have alike once.
 
 """

@@ -26,8 +26,9 @@ def not_enough_compute(ctx: Context) -> Iterator[Found]:
 
     Compares, step by step, the time in which anything could hide a transfer with the wall time of
     the busier direction; the two directions can run at once. Copies of pageable memory are left
-    out, since pinned memory would make them far shorter. What it says is a bound: dependences
-    between a copy and the compute around it can only make it worse.
+    out, since pinned memory would make them far shorter. What it says is a bound that ignores the
+    order of work: dependences between a copy and the compute around it can only make it worse. The
+    *bound* of the report, where there is one, counts them.
 
     **Cost**: by how much the busier direction exceeds that time, per step. No schedule can hide it.
 
@@ -49,12 +50,13 @@ def not_enough_compute(ctx: Context) -> Iterator[Found]:
     moved = Rows(ctx, tuple(_movable(c, s.role) for c, s in zip(ctx.cases, sides, strict=True)))
     yield cost.found(
         title=(
-            f"Too little compute to hide the transfers: at best "
+            f"Too little compute to hide the transfers: at most "
             f"{format_share(1 - side.excess_ns / side.needed_ns)} can be hidden"
         ),
         detail=(
             f"{format_bytes(n_bytes)} {side.role.name} take {_per_step(ctx, side.needed_ns)}, and "
-            f"compute and communication together last {_per_step(ctx, side.active_ns)}."
+            f"compute and communication together last {_per_step(ctx, side.active_ns)}. That "
+            "ignores the order of work; the bound under Gain and cost, if there is one, does not."
         ),
         remedy=ctx.remedy("not-enough-compute", on_host=waits_on_host(ctx, worst)),
         evidence=moved.examples(

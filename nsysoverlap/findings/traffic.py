@@ -29,7 +29,9 @@ def link_bound(ctx: Context) -> Iterator[Found]:
 
     For each direction and step the phase lasts from the first of its copies of pinned memory to the
     last: of activations that is the forward pass for D2H, the backward pass for H2D. Where copies
-    run for 95 % of it and more, no other order of the same copies hides more of them.
+    run for 95 % of it and more, no other order within the phase hides much more of them. Copies
+    that could start before the phase or end after it may be hidden all the same; the *bound* of the
+    report, where there is one, takes that into account.
 
     **Cost**: time per step of these phases during which a copy was exposed.
 
@@ -50,7 +52,8 @@ def link_bound(ctx: Context) -> Iterator[Found]:
     i = lost.index(max(lost))
     names = " and ".join(side.role.name for side in phases[i].sides)
     yield cost.found(
-        title=f"The link is busy with {names} all the while: no other schedule hides more",
+        title=f"The link is busy with {names} from first copy to last: no order within that time "
+        "hides much more",
         detail=" ".join(
             [*(_side_text(ctx, side) for side in phases[i].sides), _sizes(ctx, i, phases[i].rows)]
         ),

@@ -59,6 +59,7 @@ class Part:
     `name` is for messages. `overlaps` by direction; what a part does not hold is left out.
     `unclear` names the directions whose split opaque CUDA graphs leave open, `absent` those of
     which the part's device holds no transfer: with nothing to expose, 0 is no achievement.
+    `no_memory` says why a manifest that lies beside the trace gives no memory.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Part:
     step_ns: int | None = None
     unclear: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
+    no_memory: str = ""
 
 
 _CHECK_OFFLOAD = "Check that offloading was on when it was captured."
@@ -155,10 +157,12 @@ _SAY_MEMORY = "docs/record.md shows how a program leaves its peak beside the tra
 def _of_memory(column: Column[Memory]) -> Take:
     def take(part: Part) -> Fraction:
         if part.memory is None:
-            raise NoValueError(f"no manifest lies beside {part.name}", _SAY_MEMORY)
+            why = part.no_memory or "no manifest lies beside the trace"
+            raise NoValueError(f"{part.name}: {why}", _SAY_MEMORY)
         value = column.take(part.memory)
         if value is None:
-            raise NoValueError(f"the manifest of {part.name} says no {column.name}", _SAY_MEMORY)
+            key = column.name.replace("_bytes", "_gib")
+            raise NoValueError(f"{part.name}: the manifest has no memory.{key}", _SAY_MEMORY)
         return Fraction(value)
 
     return take

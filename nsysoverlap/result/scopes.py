@@ -63,19 +63,21 @@ def has_steps(report: OverlapReport) -> bool:
 def _parts(report: OverlapReport, scope: Scope) -> list[Part]:
     if scope is Scope.WORST_DEVICE:
         names = device_names(report)
-        return [_sum(n, [d]) for n, d in zip(names, report.devices, strict=True)]
+        return [_sum(report, n, [d]) for n, d in zip(names, report.devices, strict=True)]
     if scope is Scope.WORST_RANK:
         return [
             _sum(
+                report,
                 rank_name(trace),
                 [device for device in report.devices if device.trace == trace.path],
             )
             for trace in report.traces
         ]
-    return [_sum("the trace" if len(report.traces) < 2 else "the whole", report.devices)]
+    whole = "the trace" if len(report.traces) < 2 else "the whole"
+    return [_sum(report, whole, report.devices)]
 
 
-def _sum(name: str, devices: Sequence[DeviceReport]) -> Part:
+def _sum(report: OverlapReport, name: str, devices: Sequence[DeviceReport]) -> Part:
     return Part(
         name=name,
         overlaps={
@@ -87,6 +89,7 @@ def _sum(name: str, devices: Sequence[DeviceReport]) -> Part:
         memory=_most_memory(devices),
         unclear=frozenset().union(*(_unclear(device) for device in devices)),
         absent=_absent(devices),
+        no_memory=_no_memory(report, devices),
     )
 
 
@@ -115,6 +118,13 @@ def _most_memory(devices: Sequence[DeviceReport]) -> Memory | None:
         planned_bytes=most([m.planned_bytes for m in known]),
         host_bytes=most([m.host_bytes for m in known]),
     )
+
+
+def _no_memory(report: OverlapReport, devices: Sequence[DeviceReport]) -> str:
+    """What is wrong with the first manifest of the devices that cannot be read; '' for none."""
+    traces = {device.trace for device in devices}
+    bad = (e for e in report.health if e.code == "manifest-unreadable" and e.trace in traces)
+    return next((entry.message.rstrip(".") for entry in bad), "")
 
 
 def _unclear(device: DeviceReport) -> frozenset[str]:

@@ -101,13 +101,20 @@ def _instead(report: OverlapReport) -> str:
 
 
 def _spent(report: OverlapReport) -> str:
-    """What the GPU did for most of the time but transfers, with the worst of the collectives."""
+    """What the GPU did for most of the time, with the worst of the collectives.
+
+    The three largest parts but exposed transfers, and these where they are no less than one named.
+    """
     budget = report.time_budget
     rest = {"compute": budget.compute_ns, "exposed communication": budget.comm_ns}
     rest |= {"other work": budget.other_ns, "opaque graphs": budget.opaque_ns}
     rest |= {"idle": budget.idle_ns}
     ordered = sorted(rest.items(), key=lambda item: -item[1])
-    shown = {name: format_share(ns / budget.total_ns) for name, ns in ordered[:3] if ns}
+    named = [(name, ns) for name, ns in ordered[:3] if ns]
+    if named and budget.transfer_ns >= named[-1][1]:
+        named.append(("exposed transfers", budget.transfer_ns))
+        named.sort(key=lambda item: -item[1])
+    shown = {name: format_share(ns / budget.total_ns) for name, ns in named}
     slowest = next(iter(report.collectives), None)
     if slowest is not None and "exposed communication" in shown:
         shown["exposed communication"] += f" (most in {short_kernel(slowest.name, _WIDTH)})"

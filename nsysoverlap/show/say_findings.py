@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"[\d.,]+")
 
 
 def findings_section(report: OverlapReport, view: View) -> list[Block]:
-    """The findings that the view asks for: warnings before notes, then by cost."""
+    """The findings that the view asks for: warnings before notes, see `Finding.urgency`."""
     ordered = sorted(report.findings, key=Finding.urgency)
     if view.findings == "none":
         return []

@@ -121,7 +121,7 @@ def _bound_rows(device: DeviceReport, replay: ReplayReport | None) -> list[tuple
     """The shortest step by the order of work, and what no order hides; or why that is not known."""
     share = _share_text(device)
     if replay is None:
-        return [("at best", f"{share}; a bound, not a promise.")] if share else []
+        return [("at most", f"{share}; a bound, not a promise.")] if share else []
     error = "" if replay.error is None else f" The replay is off by {format_error(replay.error)}."
     if replay.bound_step_ns is None:
         reason = replay.bound_withheld or replay.withheld

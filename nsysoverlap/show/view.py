@@ -11,7 +11,7 @@ GROUPINGS = ("op", "stream")
 
 @dataclass(frozen=True)
 class View:
-    """`findings`: top (the five that cost most), all, none, or the code of one.
+    """`findings`: top (the first five), all, none, or the code of one.
 
     Findings that traces share are one where they are `folded`, as the top ones always are. `by`
     adds a longer table of operations (`op`) or one of streams (`stream`). Raises `UsageError`

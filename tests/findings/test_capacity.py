@@ -36,7 +36,7 @@ def test_more_to_transfer_than_there_is_to_hide_it(
 ) -> None:
     finding = only(drawn(tmp_path, drawing), "not-enough-compute")
     assert (finding.cost_ns, finding.severity) == (cost_ms * MS, "warning")
-    assert f"at best {best}" in finding.title
+    assert f"at most {best}" in finding.title
     assert finding.evidence
 
 
@@ -66,10 +66,11 @@ def test_compute_of_one_step_does_not_help_another(tmp_path: Path) -> None:
     builder.nvtx("step 1", 8 * MS, 12 * MS)
     finding = only(drawn(tmp_path, builder), "not-enough-compute")
     assert finding.cost_ns == 1 * MS
-    assert "at best 66.7 %" in finding.title
+    assert "at most 66.7 %" in finding.title
     assert finding.detail == (
         "143.1 MiB D2H take 3.0 ms a step, and compute and communication together last 5.0 ms "
-        "a step."
+        "a step. That ignores the order of work; the bound under Gain and cost, if there is one, "
+        "does not."
     )
 
 
@@ -147,7 +148,7 @@ def test_real_traces() -> None:
     (device,) = same.devices
     assert device.bounds is not None
     assert device.bounds.best_hidden_share is not None
-    assert f"at best {device.bounds.best_hidden_share:.1%}".replace("%", " %") in finding.title
+    assert f"at most {device.bounds.best_hidden_share:.1%}".replace("%", " %") in finding.title
 
 
 @pytest.mark.parametrize("name", ["micro_hidden", "micro_duplex", "jax_unroll_save"])

@@ -24,7 +24,7 @@ FIRST = {
     "one-time loading",
     "rep-xavier-darknet": "3,112 copies within one memory: this GPU shares that of the CPU",
     "v2022.2.1-pipit-saxpy-nonlazy": "10 H2D copies from pageable memory: 14.1 GB/s",
-    "v2022.4.2-streams4-t4": "Too little compute to hide the transfers: at best 10.3 % can be "
+    "v2022.4.2-streams4-t4": "Too little compute to hide the transfers: at most 10.3 % can be "
     "hidden",
     "v2023.1.2-gtls-23k": "Transfers take less than 0.1 % of the time: nothing to win here",
     "v2025.3.1-nsightful-t4": "Transfers take less than 0.1 % of the time: nothing to win here",

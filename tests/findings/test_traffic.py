@@ -122,7 +122,8 @@ def test_an_engine_that_is_busy_all_the_while(tmp_path: Path) -> None:
     # D2H 1 to 9 with compute until 4, H2D 9 to 17 with compute until 13.
     assert finding.cost_ns == (5 + 4) * MS
     assert finding.title == (
-        "The link is busy with D2H and H2D all the while: no other schedule hides more"
+        "The link is busy with D2H and H2D from first copy to last: no order within that time "
+        "hides much more"
     )
     assert finding.detail == (
         "D2H: busy for 100.0 % of 8.0 ms in all; of 152.6 MiB the compute of that time can hide "
@@ -170,7 +171,7 @@ def test_data_that_is_loaded_once(tmp_path: Path) -> None:
     report = analyze(draw(LOADED, unit_ns=MS).write(tmp_path / "again.sqlite"))
     assert headline(report).endswith(
         "All of them lie before the first kernel or after the last: data is loaded once; the GPU's "
-        "time is idle 33.3 %, compute 26.7 %."
+        "time is exposed transfers 40.0 %, idle 33.3 %, compute 26.7 %."
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.image import imread
 
 from nsysoverlap import analyze
 from nsysoverlap.cli.formats import render
@@ -313,6 +315,27 @@ def test_a_narrow_screen(watched: Watched, unrolled: str) -> None:
     page.set_viewport_size({"width": 400, "height": 800})
     overflow = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(overflow) <= 0
+
+
+def test_a_table_that_goes_on_beyond_the_edge_has_a_shadow_there(
+    watched: Watched, unrolled: str
+) -> None:
+    page = watched.open(unrolled)
+    page.set_viewport_size({"width": 390, "height": 800})
+    table = page.locator("#operations .scroll")
+
+    def edges() -> tuple[bool, bool]:
+        """Whether the ground is shaded at the left and at the right edge, below the heading."""
+        data = table.screenshot()
+        row = imread(BytesIO(data), format="png")[-3, :, :3]
+        ground = [channel / 255 for channel in css_color(page, "body")[:3]]
+        return tuple(bool(abs(row[x] - ground).max() > 0.1) for x in (1, -2))  # type: ignore[return-value]
+
+    assert edges() == (False, True)
+    table.evaluate("element => { element.scrollLeft = 60; }")
+    assert edges() == (True, True)
+    table.evaluate("element => { element.scrollLeft = element.scrollWidth; }")
+    assert edges() == (True, False)
 
 
 def test_merged_blocks_say_what_they_hold(watched: Watched) -> None:

@@ -136,6 +136,21 @@ def test_large_reports_stay_small(n: int, devices: int) -> None:
     assert f"of {n * devices:,}; all are in the JSON report" in page.shown
 
 
+def test_operations_that_differ_in_their_label_are_told_apart() -> None:
+    """A tensor's row and its blocks in the timeline have the number that the text has."""
+    source = page_of(h200("record_torch"))
+    page = Page(source)
+    kernel = "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN"
+    finds = [a["data-find"] for _, a in page.elements if a.get("data-lane") == "d2h"]
+    assert len(set(finds)) == len(finds) > 8
+    numbered = {f"512.0 MiB after {kernel} ({i} of 8)" for i in range(1, 9)}
+    assert numbered <= set(finds)
+    assert numbered <= set(page.data["names"])
+    # The heading of the section says it already.
+    assert "<caption>Operations<" not in source
+    assert "<caption>Steps, H200 dev 0, pid 475 (n = 4)<" in source
+
+
 def test_many_operations_with_long_names_stay_small() -> None:
     many = tuple(replace(operations()[0], op=f"{i}{'x' * 2_000}") for i in range(3_000))
     source = render(replace(stepped(), operations=many), "html")

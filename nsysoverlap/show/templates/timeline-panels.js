@@ -66,7 +66,7 @@ const timelinePanels = (data, view, titles) => {
     const table = sums.querySelector("table");
     table.replaceChildren(made("thead", "", [line(heads, "th")]), made("tbody", "", rows.map((row) => line(row, "td"))));
     table.hidden = !rows.length;
-    const kernels = `${about}${data.count(found.kernels)} compute kernels, busy ${data.span(found.busy)}`;
+    const kernels = `${about}${data.count(found.kernels)} compute ${found.kernels === 1 ? "kernel" : "kernels"}, busy ${data.span(found.busy)}`;
     sums.querySelector("p").replaceChildren(
       made("strong", `${data.instant(start)} to ${data.instant(end)} ms`),
       ` (${data.span(end - start)}): ${rows.length ? "" : "no transfers; "}${kernels}.`
