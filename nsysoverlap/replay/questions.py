@@ -93,7 +93,12 @@ def parse_link(text: str, option: str) -> Link:
     rate = _RATE.fullmatch(text.strip())
     if rate is not None:
         return Link(gb_per_s=_positive(float(rate[1]), text, option))
-    return Link(times=factor(text, option))
+    times = factor(text, option)
+    if "x" not in text.lower():
+        raise UsageError(
+            f"{option}: {text!r} may be a factor or a rate.", f"Write {times:g}x or {times:g}GB/s."
+        )
+    return Link(times=times)
 
 
 def factor(text: str, option: str) -> float:

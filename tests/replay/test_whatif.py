@@ -183,6 +183,8 @@ def test_another_gpu_is_called_arithmetic() -> None:
     ("args", "said"),
     [
         (("--link", "0"), "--link: '0' is not between"),
+        (("--link", "55"), "--link: '55' may be a factor or a rate. Write 55x or 55GB/s."),
+        (("--bytes", "50%"), "--bytes: '50%' is not a number. Write 0.5."),
         (("--link", "fast"), "--link: 'fast' is not a number"),
         (("--link-h2d", "0GB/s"), "--link-h2d: '0GB/s' is not between"),
         (("--bytes", "-1"), "--bytes: '-1' is not a number"),
