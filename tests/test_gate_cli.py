@@ -374,6 +374,18 @@ def test_formats_that_cannot_be_written_are_refused_early(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_baseline_is_not_written_over_by_a_verdict(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    assert run(folder, f"half.sqlite --write-baseline {kept}").exit_code == PASS
+    before = kept.read_bytes()
+    result = run(folder, f"half.sqlite --baseline {kept} --format json={kept}")
+    assert result.exit_code == UNUSABLE
+    assert "kept.json: is an input and would be overwritten." in result.stderr
+    assert kept.read_bytes() == before
+    renewed = f"half.sqlite --baseline {kept} --write-baseline {kept}"
+    assert run(folder, renewed).exit_code == PASS
+
+
 def test_one_analysis_serves_all_formats(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

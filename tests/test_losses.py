@@ -508,6 +508,16 @@ def test_messages_of_lost_events(
         assert said in found["events-lost"].message
 
 
+@pytest.mark.parametrize(
+    "change", ["SET start = end, end = start", "SET start = -start, end = -end", "SET nameId = -1"]
+)
+def test_calls_that_cannot_be_used_are_as_none(judge: Judge, change: str) -> None:
+    """Else a copy that is lost as well would pass."""
+    found = judge(steady(), f"UPDATE {RUNTIME} {change}", f"DELETE FROM {MEMCPY} WHERE rowid = 2")
+    assert blocks(found["no-api-table"])
+    assert "no CUDA API call that launched any of its rows" in found["no-api-table"].message
+
+
 # The limits on real traces.
 
 

@@ -91,6 +91,14 @@ def test_the_manifest_of_a_rank(tmp_path: Path, name: str) -> None:
     assert (found.peak_bytes, found.control_peak_bytes) == (2 * GIB, 5 * GIB)
 
 
+def test_a_program_that_failed_has_no_peak(tmp_path: Path) -> None:
+    trace = two_steps().write(tmp_path / "rank0.sqlite")
+    leave(tmp_path / "rank0.manifest.json", memory={"peak_gib": 1.0}, status="failed")
+    assert gate(trace, "--max-peak-gib", 2).exit_code == INCONCLUSIVE
+    leave(tmp_path / "rank0.manifest.json", memory={"peak_gib": 1.0}, status="ok")
+    assert gate(trace, "--max-peak-gib", 2).exit_code == PASS
+
+
 def test_the_plan_stands_in_for_the_allocator(tmp_path: Path) -> None:
     report = analyze(arm(tmp_path / "lhs", planned_gib=7.0, peak_gib=None))
     found = measure(report, METRICS["peak_bytes"], Scope.WORST_DEVICE, least=False)
@@ -110,6 +118,18 @@ def test_the_plan_stands_in_for_the_allocator(tmp_path: Path) -> None:
         (
             '{"format": "nsysoverlap.capture", "memory": {"peak_gib": -1}}',
             "says peak_gib is '-1', no size",
+        ),
+        *(
+            (
+                f'{{"format": "nsysoverlap.capture", "memory": {{"peak_gib": {number}}}}}',
+                f"says peak_gib is '{said}', no size",
+            )
+            # A program that was on the GPU took some of its memory.
+            for number, said in (
+                ("0", "0"),
+                ("1e-320", "1e-320"),
+                ("1" + "0" * 400, "1" + "0" * 39),
+            )
         ),
         (
             '{"format": "nsysoverlap.capture", "memory": {"host_gib": NaN}}',

@@ -94,6 +94,27 @@ def test_traces_of_no_rank_are_counted(tmp_path: Path) -> None:
     assert health(tmp_path, "--ranks", "3") == (INCONCLUSIVE, {"ranks-missing": text})
 
 
+def test_a_pipe_among_the_files_is_waited_for_by_none(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "r", 0)
+    (folder / "rank2.sqlite").touch()
+    os.mkfifo(folder / "rank5.sqlite")
+    result = run("gate", folder, "--min-hidden", 50)
+    assert result.exit_code == INCONCLUSIVE
+    assert "rank5.sqlite" in result.output
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """What the file system takes for a name need not be UTF-8."""
+    folder = ranks(tmp_path / "r", 0)
+    odd = folder / os.fsdecode(b"b\xff_rank0.sqlite")
+    (folder / "rank0.sqlite").rename(odd)
+    written = run("report", odd, "--format", "json").stdout
+    assert json.loads(written)["traces"][0]["path"] == "b?_rank0.sqlite"
+    assert written.encode("utf-8", "strict")
+    assert run("record", odd, "--db", tmp_path / "h.db").exit_code == PASS
+    assert run("history", "--db", tmp_path / "h.db").stdout.startswith("1 run; ")
+
+
 def test_one_can_be_accepted(tmp_path: Path) -> None:
     folder = ranks(tmp_path / "r", 0, 1)
     words = ("gate", folder, "--min-hidden", 50, "--ranks", 3, "--accept", "ranks-missing")

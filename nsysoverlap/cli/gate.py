@@ -61,7 +61,7 @@ def gate(
     measuring = replace(given, config=_measuring(given.config))
     _ = measuring.options
     _check_asked(thresholds, history, last, label, write_baseline)
-    _check_targets(given, wanted, history, write_baseline)
+    _check_targets(given, wanted, history, thresholds.baseline, write_baseline)
     try:
         reference = _baseline(thresholds)
         report, errors = measuring.measure()
@@ -83,7 +83,11 @@ def gate(
 
 
 def _check_targets(
-    given: Given, wanted: Wanted, history: Path | None, write_baseline: Path | None
+    given: Given,
+    wanted: Wanted,
+    history: Path | None,
+    baseline: Path | None,
+    write_baseline: Path | None,
 ) -> None:
     """Refuse to write over an input, or twice to one file."""
     try:
@@ -92,9 +96,10 @@ def _check_targets(
         # Said once it can be said in the formats that are wanted.
         traces = given.traces
     inputs = [*traces, *([history] if history else [])]
-    wanted.check(given, inputs)
+    wanted.check(given, [*inputs, *([baseline] if baseline else [])])
     if write_baseline is None:
         return
+    # A baseline may be renewed in its place.
     given.check_target(inputs, write_baseline)
     taken = [*([given.output] if given.output else []), *(path for _, path in wanted.files)]
     if os.path.realpath(write_baseline) in map(os.path.realpath, taken):

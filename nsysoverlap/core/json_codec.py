@@ -64,6 +64,8 @@ def read(values: Any, cls: type[D], hint: str) -> D:
         raise ConfigError(_message(str(error), values, root), hint) from None
     except _ContradictionError as error:
         raise ConfigError(str(error), hint) from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"A text of the {root} is no Unicode text.", hint) from None
     except OverflowError:
         # Releases of msgspec before 0.21 name no place for an integer that is no float.
         raise ConfigError(f"A number of the {root} is out of range.", hint) from None

@@ -21,7 +21,7 @@ BLOCKING = {
     "launches-lost": "more than 0.1 % of the kernel launches in that time have no row",
     "end-lost": "more than 5 % of all launches and copies follow the last one with a row",
     "process-lost": "a process launched work and has no row, beside others that have",
-    "no-api-table": "without CUDA API calls lost rows cannot be noticed",
+    "no-api-table": "without CUDA API calls that launched its rows lost ones cannot be noticed",
     "copies-without-time": "a copy moved bytes in no time, or faster than any link",
     "rows-without-device": "a row is on a device below 0, or of no process where others name one",
     "copies-too-fast": "a copy of 1 MB or more is faster than 1.25 times the peak of its host link",

@@ -132,11 +132,13 @@ def missing_tables(case: Case) -> Iterator[HealthEntry]:
             "The trace holds no kernels, so nothing in it could hide a copy.",
             "Check that the capture window covers the computation.",
         )
-    if case.has_rows and trace.facts.launches.n_launches is None:
+    launches = trace.facts.launches
+    if case.has_rows and not (launches.n_launches or launches.n_graph_launches):
+        what = "calls" if launches.n_launches is None else "call that launched any of its rows"
         yield HealthEntry(
             "no-api-table",
             "note",
-            "The export has no CUDA API calls, so lost launches cannot be noticed.",
+            f"The export has no CUDA API {what}, so lost launches cannot be noticed.",
             "Export all tables: `nsys export --type sqlite` without `--tables`.",
         )
 

@@ -21,6 +21,7 @@ from ..result.model import OverlapReport
 from ..trace.contents import Trace
 from ..trace.load import read_trace
 from ..trace.nsys_export import REPORT_SUFFIXES, export_report, newest_of
+from ..trace.values import file_label
 from .analysis import Options, TraceCases, analyze_trace
 from .outcomes import Kept, Outcome, Work
 from .rank_names import check_distinct, own_rank, rank_of, ranks_by_difference
@@ -235,7 +236,9 @@ def analyze_many(
 def names_of(paths: Sequence[Path]) -> list[str]:
     """What the report calls each trace: rank0/trace.sqlite and rank1/trace.sqlite stay apart."""
     n = Counter(path.name for path in paths)
-    return [str(Path(p.parent.name, p.name)) if n[p.name] > 1 else p.name for p in paths]
+    return [
+        f"{file_label(p.parent)}/{file_label(p)}" if n[p.name] > 1 else file_label(p) for p in paths
+    ]
 
 
 def _run(

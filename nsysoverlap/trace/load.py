@@ -27,6 +27,7 @@ from .manifest import manifest_beside
 from .schema import Schema
 from .source import Source
 from .strings import strings
+from .values import file_label
 from .wait_rows import read_wait_tables, read_waits
 
 _WORTH_A_COPY = 32 << 20
@@ -185,7 +186,7 @@ def _info(
 ) -> TraceInfo:
     present = {spec.name for spec in schema.ACTIVITY_TABLES if found.find(spec) is not None}
     return TraceInfo(
-        file_name=path.name,
+        file_name=file_label(path),
         product_version=_version(meta, "EXPORT_PRODUCT_VERSION"),
         schema_version=_version(meta, "EXPORT_SCHEMA_VERSION"),
         capture=facts.capture_settings(connection, found),

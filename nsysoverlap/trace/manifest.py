@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -79,14 +78,14 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _understood(name: str, values: Mapping[str, Any], folder: Path) -> Manifest:
     memory = values.get("memory")
-    if memory is None and values.get("status", "ok") != "ok":
-        # The program ended before it could say.
+    if values.get("status", "ok") != "ok":
+        # The program ended before it could say, or before its peak.
         return Manifest(name)
     if not isinstance(memory, dict):
         return Manifest(name, problem='has no object "memory"')
     keys = ("peak_gib", "planned_gib", "host_gib", "control_peak_gib")
     sizes = {key: memory[key] for key in keys if memory.get(key) is not None}
-    wrong = sorted(key for key, size in sizes.items() if not _is_size(size))
+    wrong = sorted(key for key, size in sizes.items() if not _is_size(size, some=key != "host_gib"))
     if wrong:
         return Manifest(name, problem=f"says {wrong[0]} is {str(sizes[wrong[0]])[:40]!r}, no size")
     peak, planned, host, control = (_bytes(sizes.get(key)) for key in keys)
@@ -104,9 +103,11 @@ def _peak_of(path: Path) -> int | None:
     return _bytes(size) if _is_size(size) else None
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: Any, *, some: bool = True) -> bool:
+    """Whether that is a number of GiB; with `some` of a byte at least."""
+    # A comparison takes whole numbers of any size, and no NaN.
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and 0 <= value < 1e6
+    return number and 0 <= value < 1e6 and not (some and round(value * (1 << 30)) == 0)
 
 
 def _bytes(gib: float | None) -> int | None:
