@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from nsysoverlap.result.model import Attribution, OperationReport, Overlap, OverlapReport
+from nsysoverlap.result.tables import labelled
 from nsysoverlap.show.blocks import Table
 from nsysoverlap.show.say_operations import kernels_section, operations_section
 from nsysoverlap.show.view import View
@@ -116,3 +119,11 @@ def test_five_kernels_at_most() -> None:
     many = replace(samples.stepped(), kernels=(first,) * 9)
     tables = kernels_section(many, View(by="op"))
     assert [len(block.rows) for block in tables if isinstance(block, Table)] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("op", "label", "name"),
+    [("copy", "", "copy"), ("copy", "1 of 8", "copy (1 of 8)"), ("copy", "copy", "copy")],
+)
+def test_a_label_stands_behind_its_op_where_it_says_more(op: str, label: str, name: str) -> None:
+    assert labelled(op, label) == name

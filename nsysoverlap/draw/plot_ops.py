@@ -35,15 +35,17 @@ if TYPE_CHECKING:
 MAX_OPS = 12
 MAX_OP = 32
 """Characters of an operation's name."""
+HOST_HATCH = "...."
 
 
 def plot_ops(report: OverlapReport, *, ax: Axes | None = None) -> Axes:
     """Draw the operations with the most exposed transfer time, a bar each, in ms.
 
     Times are those of the mean step, the mean over devices too, where each operation has one;
-    else sums over the whole trace and all devices. The hatched part of a bar is time for which
-    compute demonstrably waited; beside it stand the share behind compute, GB/s, and the kernel
-    that followed. Up to twelve operations are drawn; below the axis stands what the others come to.
+    else sums over the whole trace and all devices. The hatched parts of a bar are time for which
+    compute, or else the host, demonstrably waited; beside it stand the share behind compute, GB/s,
+    and the kernel that followed. Up to twelve operations are drawn; below the axis stands what the
+    others come to.
 
     Returns `ax`, or the Axes of a new figure.
     """
@@ -72,15 +74,12 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     shown = exposing[:MAX_OPS]
     at = range(len(shown))
     times = [o.exposed(per_step=per_step) / 1e6 for o in shown]
-    waited = [
-        time * (share(o.overlap.blocking_ns or 0, o.overlap.exposed_ns) or 0)
-        for time, o in zip(times, shown, strict=True)
-    ]
-    rest = [time - blocked for time, blocked in zip(times, waited, strict=True)]
-    ax.barh(at, waited, height=0.66, color=COLORS["exposed"], edgecolor=INK, linewidth=0.8,
-            hatch=EXPOSED_HATCH, label="exposed, compute waited", zorder=3)  # fmt: skip
-    ax.barh(at, rest, left=waited, height=0.66, color=PALE_EXPOSED, edgecolor=INK, linewidth=0.8,
-            label="exposed, compute is not known to have waited", zorder=3)  # fmt: skip
+    left = [0.0] * len(shown)
+    for label, color, hatch, parts in _who_waited(shown):
+        wide = [time * part for time, part in zip(times, parts, strict=True)]
+        ax.barh(at, wide, left=left, height=0.66, color=color, edgecolor=INK, linewidth=0.8,
+                hatch=hatch, label=label, zorder=3)  # fmt: skip
+        left = [start + more for start, more in zip(left, wide, strict=True)]
     ax.set_yticks(list(at), _names(shown))
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -94,6 +93,24 @@ def draw_ops(ax: Axes, report: OverlapReport) -> None:
     say_below(ax, title, _remark(report, exposing))
     handles = [bars for bars in ax.containers if any(bar.get_width() for bar in bars)]
     legend_above(ax, handles, [str(bars.get_label()) for bars in handles])
+
+
+def _who_waited(
+    shown: Sequence[OperationReport],
+) -> list[tuple[str, str, str | None, list[float]]]:
+    """The parts of the bars by who waited: label, colour, hatch, and share of each bar."""
+    parts = []
+    for overlap in (operation.overlap for operation in shown):
+        known = (overlap.blocking_ns or 0, overlap.host_blocking_ns or 0)
+        times = (*known, overlap.exposed_ns - sum(known))
+        parts.append([share(ns, overlap.exposed_ns) or 0.0 for ns in times])
+    compute, host, rest = (list(column) for column in zip(*parts, strict=True))
+    who = "neither is" if any(host) else "compute is not"
+    return [
+        ("exposed, compute waited", COLORS["exposed"], EXPOSED_HATCH, compute),
+        ("exposed, host waited", PALE_EXPOSED, HOST_HATCH, host),
+        (f"exposed, {who} known to have waited", PALE_EXPOSED, None, rest),
+    ]
 
 
 def _ticks_to(ax: Axes, most: float) -> None:

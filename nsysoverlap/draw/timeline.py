@@ -17,6 +17,7 @@ from ..core.intervals import IntervalSet
 from ..measure.case import DeviceCase
 from ..measure.operations import transfer_labels
 from ..measure.overlap import split
+from ..result.tables import labelled
 from ..roles.rules import Role
 from ..steps.projection import StepWindow
 from ..trace.contents import Trace
@@ -215,7 +216,7 @@ def _transfer_lanes(
     """D2H and H2D, named after the operations that issued them; the names are added to `texts`."""
     labels = transfer_labels(case)
     first = len(texts)
-    texts += [f"{op} ({label})" if label else op for op, label in labels.keys]
+    texts += [labelled(op, label) for op, label in labels.keys]
     lanes = {}
     for kind in DIRECTIONS:
         row = np.flatnonzero(np.isin(case.rows.role, _ROLES[kind]))

@@ -111,10 +111,14 @@ STREAM: tuple[Column[StreamReport], ...] = (
 )  # fmt: skip
 
 
+def labelled(op: str, label: str) -> str:
+    """An op with its label behind it, where that is another text."""
+    return f"{op} ({label})" if label not in ("", op) else op
+
+
 def op_name(operation: Any) -> str:
-    """The op of an operation, or of a change of one, with its label."""
-    label = f" ({operation.label})" if operation.label else ""
-    return f"{operation.op}{label}"
+    """The op of an operation, or of a change of one, with its label where that says more."""
+    return labelled(operation.op, operation.label)
 
 
 def operation_name(operation: OperationReport) -> str:

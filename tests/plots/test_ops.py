@@ -95,6 +95,27 @@ def test_time_that_compute_waited_for_is_hatched() -> None:
     assert not rest.get_hatch()
 
 
+def test_time_that_the_host_waited_for_is_a_part_of_its_own() -> None:
+    """Of 800 ns a step compute waited for 200, else the host for 400."""
+    one = operation("a", 8_000, 800)
+    held = replace(one.overlap, blocking_ns=2_000, host_blocking_ns=4_000, unawaited_ns=0)
+    ax = ops_of(report_with(replace(one, overlap=held)))
+    neither = "exposed, neither is known to have waited"
+    parts = ["exposed, compute waited", "exposed, host waited", neither]
+    bars = [kit.bars(ax, part)[0] for part in parts]
+    assert [bar.get_width() * 1e6 for bar in bars] == pytest.approx([200, 400, 200])
+    assert [bar.get_x() * 1e6 for bar in bars] == pytest.approx([0, 200, 600])
+    assert len({bar.get_hatch() for bar in bars}) == 3
+
+
+def test_a_host_that_waited_all_the_time_is_in_the_legend() -> None:
+    """The report says of these copies: host waited 100.0 %."""
+    ax = ops_of(no.analyze(h200("record_torch")))
+    legend = ax.get_legend()
+    assert legend is not None
+    assert "exposed, host waited" in [text.get_text() for text in legend.get_texts()]
+
+
 def test_without_steps_bars_are_totals() -> None:
     ax = ops_of(report_with(operation("a", 8_000)))
     assert [bar.get_width() for bar in kit.bars(ax, REST)] == pytest.approx([8_000 / 1e6])
