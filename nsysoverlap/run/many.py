@@ -237,7 +237,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     """What the report calls each trace: rank0/trace.sqlite and rank1/trace.sqlite stay apart."""
     n = Counter(path.name for path in paths)
     return [
-        f"{file_label(p.parent)}/{file_label(p)}" if n[p.name] > 1 else file_label(p) for p in paths
+        file_label(str(Path(p.parent.name, p.name)) if n[p.name] > 1 else p.name) for p in paths
     ]
 
 

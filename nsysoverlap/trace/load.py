@@ -186,7 +186,7 @@ def _info(
 ) -> TraceInfo:
     present = {spec.name for spec in schema.ACTIVITY_TABLES if found.find(spec) is not None}
     return TraceInfo(
-        file_name=file_label(path),
+        file_name=file_label(path.name),
         product_version=_version(meta, "EXPORT_PRODUCT_VERSION"),
         schema_version=_version(meta, "EXPORT_SCHEMA_VERSION"),
         capture=facts.capture_settings(connection, found),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 _INTEGER = re.compile(r"\s*-?\d{1,19}\s*", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
@@ -18,9 +17,9 @@ def integer(value: object) -> int | None:
     return value if isinstance(value, int) and value in _INT64 else None
 
 
-def file_label(path: Path) -> str:
+def file_label(name: str) -> str:
     """The name of a file as text that can be written anywhere: bytes that are no UTF-8 are ?."""
-    return path.name.encode("utf-8", "replace").decode("utf-8")
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def text(value: object) -> str | None:
