@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -159,14 +160,7 @@ def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
     Where none does, those that a report calls so: with N for numbers, or cut. Raises `UsageError`
     where there are none of these either, or the search takes too long.
     """
-    called = [code for code, text in enumerate(host.texts) if pattern in _called(text)]
-    regex = re.compile(r"(?!)") if called and not _is_regex(pattern) else compile_steps(pattern)
-    too_long = UsageError(
-        f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
-        "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
-    )
-    with bounded(too_long):
-        texts = [code for code, text in enumerate(host.texts) if regex.search(text)] or called
+    texts = _asked_texts(host.texts, pattern, file_name)
     kind = MarkerKind(f"NVTX ranges that match {pattern}")
     found = _markers(host, kind, np.flatnonzero(np.isin(host.ranges.text, texts)))
     if not found:
@@ -179,18 +173,31 @@ def asked_markers(host: HostSide, pattern: str, file_name: str) -> list[Marker]:
     return found
 
 
+def _asked_texts(texts: Sequence[str], pattern: str, file_name: str) -> list[int]:
+    """Indices of the texts that the user asks for; a name from a report need not be a regex."""
+    found, no_regex = list[int](), None
+    too_long = UsageError(
+        f"{file_name}: --steps {pattern!r} takes too long to search for in NVTX texts.",
+        "Write it without repeats inside repeats, such as '^step' or 'batch-[0-9]+'.",
+    )
+    try:
+        regex = compile_steps(pattern)
+    except UsageError as error:
+        no_regex = error
+    else:
+        with bounded(too_long):
+            found = [code for code, text in enumerate(texts) if regex.search(text)]
+    if not found:
+        found = [code for code, text in enumerate(texts) if pattern in _called(text)]
+    if not found and no_regex is not None:
+        raise no_regex
+    return found
+
+
 def _called(text: str) -> tuple[str, ...]:
     """What reports, notes and messages call ranges of a text."""
     name, kind = _COUNTERS.sub("N", without_suffix(text)), kind_of(text)
     return name, name[:_N_SHOWN], _DIGITS.sub("N", without_suffix(text)), kind.name if kind else ""
-
-
-def _is_regex(pattern: str) -> bool:
-    try:
-        compile_steps(pattern)
-    except UsageError:
-        return False
-    return True
 
 
 def compile_steps(pattern: str) -> re.Pattern[str]:
